@@ -1,0 +1,78 @@
+// Parses the command line and turns every failure into one line on stderr and a status.
+#include "launch/command_line.h"
+
+#include <cstdio>
+
+#include "launch/commands.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text.h"
+
+namespace weft::launch {
+namespace {
+
+const CLI::App& innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : innermost(*chosen.front());
+}
+
+std::vector<std::string> names_in(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+// "unknown --laoyut (did you mean "--layout"?)" for what CLI11 could not place.
+std::string unknown_argument(const CLI::App& app) {
+  const CLI::App& command = innermost(app);
+  for (const std::string& extra : app.remaining(true)) {
+    const std::string name = extra.substr(0, extra.find('='));
+    const std::vector<std::string> names = names_in(command);
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    const char* kind = name.starts_with("-") ? "flag" : "argument";
+    return fmt::format("unknown {} \"{}\"{}; see weft {} --help", kind, name,
+                       did_you_mean(name, views), command.get_name());
+  }
+  return "unknown argument";
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return app.exit(wanted);
+  } catch (const CLI::ExtrasError&) {
+    fmt::print(stderr, "weft: {}\n", unknown_argument(app));
+  } catch (const CLI::ParseError& bad) {
+    fmt::print(stderr, "weft: {}\n", bad.what());
+  }
+  return 2;
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  CLI::App app("Plans, launches and runs large-language-model inference over many GPUs.", "weft");
+  app.set_version_flag("--version", "weft " WEFT_VERSION);
+  app.require_subcommand(1);
+  start_logging(-1, false);
+  add_plan_command(app);
+  add_run_command(app);
+  add_check_command(app);
+  add_synth_command(app);
+  try {
+    return parse_and_run(app, argc, argv);
+  } catch (const Error& error) {
+    fmt::print(stderr, "weft: {}\n", error.what());
+    return error.status();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "weft: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace weft::launch

@@ -1,0 +1,13 @@
+// The subcommands: each adds itself to the application, and runs when it is the one that was given.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace weft::launch {
+
+void add_plan_command(CLI::App& app);
+void add_run_command(CLI::App& app);
+void add_check_command(CLI::App& app);
+void add_synth_command(CLI::App& app);
+
+}  // namespace weft::launch

@@ -1,0 +1,4 @@
+// The one binary: hands the arguments to a subcommand and turns errors into a line and a status.
+#include "launch/command_line.h"
+
+int main(int argc, char** argv) { return weft::launch::run_command_line(argc, argv); }

@@ -1,0 +1,48 @@
+// Where weights come from: a checkpoint on disk, or a generator of synthetic values.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "planner/model_spec.h"
+#include "runtime/base/dtype.h"
+
+namespace weft::runtime {
+
+struct TensorInfo {
+  DType dtype = DType::bf16;
+  std::vector<size_t> shape;  // rows first
+};
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  // Null where the checkpoint has no such tensor.
+  virtual const TensorInfo* find(const std::string& name) const = 0;
+
+  // Rows [begin, end) of a tensor (elements, for one dimension), dense, in its own dtype, in large
+  // sequential reads split over the pool. Throws Error with the file, tensor and offsets.
+  virtual void read_rows(const std::string& name, size_t begin, size_t end, void* to,
+                         kernels::ThreadPool& pool) = 0;
+
+  // Bytes taken from disk so far (generated, for a synthetic source).
+  virtual size_t bytes_read() const = 0;
+};
+
+// A Hugging Face folder: model.safetensors, or model.safetensors.index.json and its shards. Headers
+// are read and checked here, and every tensor the model needs is looked up with its shape: all that
+// is wrong comes in one Error.
+std::unique_ptr<TensorSource> open_checkpoint(const std::string& folder,
+                                              const planner::ModelSpec& spec);
+
+// Weights made from a seed: each element depends on (seed, tensor name, element index in the
+// checkpoint's layout) alone, so every layout and backend sees the same values. Scaled so that
+// activations stay in range (matrices by 1/sqrt(columns), norms around 1).
+std::unique_ptr<TensorSource> make_synthetic(const planner::ModelSpec& spec, uint64_t seed);
+
+}  // namespace weft::runtime
