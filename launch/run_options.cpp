@@ -1,6 +1,7 @@
 // The flags of `weft run`, and what follows from them alone.
 #include "launch/run_options.h"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 

@@ -64,14 +64,10 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
   load(spec, plan, source, options);
   worker_.emplace(session, place_, shape_, weights_, *group_, *edges_, stream_, options.results);
   batch_.reserve(plan.limits);
-  if (session.size() == 1) return;
   std::vector<int> others = all_ranks(session.size());
   others.erase(others.begin());
-  const size_t depth = plan.limits.batches_in_flight + 1;
-  if (session.rank() == 0)
-    to_all_.emplace(session, 0, others, Batch::max_bytes(plan.limits), depth);
-  else
-    from_driver_.emplace(session, 0, others, Batch::max_bytes(plan.limits), depth);
+  channel_.emplace(session, 0, others, Batch::max_bytes(plan.limits),
+                   plan.limits.batches_in_flight + 1);
 }
 
 void Engine::load(const planner::ModelSpec& spec, const planner::Plan& plan, TensorSource& source,
@@ -105,13 +101,14 @@ void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const TokenR
 }
 
 void Engine::announce(const Batch& batch) {
-  if (to_all_) to_all_->send(batch.encode(to_all_->buffer()));
+  parallel::ControlSender& sender = channel_->sender();
+  sender.send(batch.encode(sender.buffer()));
 }
 
 void Engine::follow() {
   for (;;) {
-    batch_.decode(from_driver_->wait());
-    from_driver_->release();
+    batch_.decode(channel_->receiver().wait());
+    channel_->receiver().release();
     if (batch_.last) return;
     worker_->execute(batch_);
   }
@@ -125,8 +122,7 @@ void Engine::stop_followers() {
 
 void Engine::close() {
   worker_->close();
-  if (to_all_) to_all_->close();
-  if (from_driver_) from_driver_->close();
+  channel_->close();
   group_->close();
   edges_->close();
 }

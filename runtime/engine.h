@@ -66,8 +66,7 @@ class Engine {
   StageWeights weights_;
   LoadReport load_report_;
   std::optional<RankWorker> worker_;
-  std::optional<parallel::ControlSender> to_all_;
-  std::optional<parallel::ControlReceiver> from_driver_;
+  std::optional<parallel::ControlChannel> channel_;  // of batches, from rank 0 to all others
   Batch batch_;
 };
 

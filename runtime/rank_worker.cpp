@@ -37,18 +37,12 @@ RankWorker::RankWorker(const parallel::MpiSession& session, const RankPlace& pla
       decoder_(shape, weights, cache_, group, stream),
       edges_(place.mesh, place.world_rank, edges, group, stream,
              shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations),
+      channel_(session, place.mesh.stages.back().first, result_receivers(place),
+               TokenResults::max_bytes(shape.limits.max_sequences, result_shape),
+               shape.limits.batches_in_flight + 1),
       sampled_in_(shape.limits.max_sequences) {
   if (place.last_stage()) sampler_.emplace(shape, weights, group, stream, result_shape);
   results_.reserve(shape.limits.max_sequences, result_shape);
-  const size_t max_bytes = TokenResults::max_bytes(shape.limits.max_sequences, result_shape);
-  const size_t depth = shape.limits.batches_in_flight + 1;
-  const int sampler_rank = place.mesh.stages.back().first;
-  const std::vector<int> receivers = result_receivers(place);
-  if (receivers.empty()) return;
-  if (place.samples())
-    to_first_stage_.emplace(session, sampler_rank, receivers, max_bytes, depth);
-  else if (place.first_stage())
-    from_sampler_.emplace(session, sampler_rank, receivers, max_bytes, depth);
 }
 
 void RankWorker::execute(const Batch& batch) {
@@ -87,35 +81,34 @@ void RankWorker::catch_up(const Batch& batch) {
   if (place_.samples()) return;  // the slots know already
   // Never more unread messages than the channel holds: batch n starts after the tokens of n − M.
   if (batch.id > batches_in_flight_) needed = std::max(needed, batch.id - batches_in_flight_);
-  while (results_through_ < needed) take_in(from_sampler_->wait());
+  while (results_through_ < needed) take_in(channel_.receiver().wait());
 }
 
 // The sampling rank's tokens go to every rank of the first stage, rank 0 among them.
 void RankWorker::publish() {
   have_local_results_ = place_.world_rank == 0;
-  if (!to_first_stage_) return;
-  const std::span<std::byte> buffer = to_first_stage_->buffer();
-  to_first_stage_->send(results_.encode(buffer));
+  parallel::ControlSender& sender = channel_.sender();
+  sender.send(results_.encode(sender.buffer()));
 }
 
 const TokenResults& RankWorker::take_in(std::span<const std::byte> message) {
   results_.decode(message);
-  from_sampler_->release();
+  channel_.receiver().release();
   results_through_ = results_.batch;
   for (size_t i = 0; i < results_.size(); ++i) slots_.set_last(results_.slot[i], results_.token[i]);
   return results_;
 }
 
 const TokenResults& RankWorker::wait_results() {
-  if (from_sampler_) return take_in(from_sampler_->wait());
+  if (!place_.samples()) return take_in(channel_.receiver().wait());
   WEFT_EXPECT(have_local_results_);
   have_local_results_ = false;
   return results_;
 }
 
 const TokenResults* RankWorker::try_results() {
-  if (from_sampler_) {
-    const auto message = from_sampler_->test();
+  if (!place_.samples()) {
+    const auto message = channel_.receiver().test();
     return message ? &take_in(*message) : nullptr;
   }
   if (!have_local_results_) return nullptr;
@@ -124,8 +117,7 @@ const TokenResults* RankWorker::try_results() {
 
 void RankWorker::close() {
   edges_.finish();
-  if (to_first_stage_) to_first_stage_->close();
-  if (from_sampler_) from_sampler_->close();
+  channel_.close();
 }
 
 }  // namespace weft::runtime

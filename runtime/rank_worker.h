@@ -73,8 +73,7 @@ class RankWorker {
   std::optional<Sampler> sampler_;
   TokenResults results_;
   bool have_local_results_ = false;  // rank 0 samples itself
-  std::optional<parallel::ControlSender> to_first_stage_;
-  std::optional<parallel::ControlReceiver> from_sampler_;
+  parallel::ControlChannel channel_;  // of results, from the sampling rank to stage 0
   uint64_t results_through_ = 0;      // batch id up to which tokens are known here
   std::vector<uint64_t> sampled_in_;  // [max_sequences] latest batch that samples the slot
   StageTimes times_;
