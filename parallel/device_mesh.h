@@ -36,5 +36,8 @@ struct EdgeSlice {
 // sends an equal share. n = tokens * hidden.
 std::vector<EdgeSlice> edge_slices(const DeviceMesh& mesh, size_t from_stage, size_t to_stage,
                                    size_t n);
+// One of them, without taking memory: that of to_stage's tensor-parallel rank `receiver`.
+EdgeSlice edge_slice(const DeviceMesh& mesh, size_t from_stage, size_t to_stage, size_t n,
+                     int receiver);
 
 }  // namespace weft::parallel

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
+
 namespace weft::parallel {
 
 // Throws Error with MPI's text; overloads of check() exist for every status type.
@@ -32,9 +34,15 @@ class MpiSession {
   int node() const { return node_; }  // number of the host, in order of its lowest rank
   const std::vector<int>& node_of() const { return node_of_; }  // [size] host of each rank
 
+  // Waits for all ranks, then finalizes. Where all ranks throw the same AgreedError they may close.
   void close();
 
+  // Ends this process, and with it the job, because of a failure that other ranks don't know of.
+  [[noreturn]] void abort(int status);
+
  private:
+  void find_nodes();
+
   MPI_Comm world_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
@@ -45,9 +53,17 @@ class MpiSession {
   bool closed_ = false;
 };
 
+// A failure that every rank knows of and throws alike: rank 0 says it, all close in order.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Runs a step of set-up on every rank, then agrees: where it failed anywhere, every rank throws the
-// same Error, "rank 3 (host b): cannot read x" (several ranks with the same text are joined:
-// "ranks 1-3"). The step itself must not communicate with ranks that may have failed before it.
+// same AgreedError, "rank 3 (host b): cannot read x" (several ranks with the same text are joined:
+// "ranks 1-3 (host b)"), with the status of the lowest rank that failed. In a world of one rank the
+// text stays as it is. The step itself must not communicate with ranks that may have failed before
+// it.
 void agree(const MpiSession& session, const std::function<void()>& step);
 
 // Waits for a request without holding the core: a few tries, then yields, then sleeps of growing

@@ -1,0 +1,110 @@
+// Starting and ending MPI, and waiting for it without holding a core.
+#include "parallel/mpi_session.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "parallel/patience.h"
+
+namespace weft::parallel {
+namespace {
+
+// Patience's sleeps of 20 µs need a timer that is not rounded up by the kernel's default of 50 µs.
+constexpr unsigned long kTimerSlackNs = 1000;
+
+// Open MPI starts a daemon beside a process that no launcher started, which costs time and needs
+// its programs installed; one that never spawns others does without.
+void isolate_singleton() {
+  const bool launched = std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") ||
+                        std::getenv("PMI_RANK") || std::getenv("PMI_FD");
+  if (!launched) setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+}
+
+}  // namespace
+
+void check(int mpi_status, const char* call) {
+  if (mpi_status == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(mpi_status, text.data(), &length) != MPI_SUCCESS) length = 0;
+  throw run_error("{} failed: {} (status {})", call,
+                  std::string_view(text.data(), static_cast<size_t>(length)), mpi_status);
+}
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  isolate_singleton();
+  int provided = MPI_THREAD_SINGLE;
+  check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  world_ = MPI_COMM_WORLD;
+  check(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check(MPI_Comm_rank(world_, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(world_, &size_), "MPI_Comm_size");
+  if (provided < MPI_THREAD_FUNNELED) {
+    throw run_error("this MPI was built without thread support (MPI_THREAD_FUNNELED is needed)");
+  }
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
+  find_nodes();
+}
+
+void MpiSession::find_nodes() {
+  MPI_Comm host = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
+        "MPI_Comm_split_type");
+  check(MPI_Comm_rank(host, &node_rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(host, &node_size_), "MPI_Comm_size");
+  int lowest = rank_;
+  check(MPI_Bcast(&lowest, 1, MPI_INT, 0, host), "MPI_Bcast");
+  check(MPI_Comm_free(&host), "MPI_Comm_free");
+
+  std::vector<int> lowest_of(static_cast<size_t>(size_));
+  check(MPI_Allgather(&lowest, 1, MPI_INT, lowest_of.data(), 1, MPI_INT, world_), "MPI_Allgather");
+  std::vector<int> nodes = lowest_of;
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  for (const int first : lowest_of) {
+    const auto place = std::lower_bound(nodes.begin(), nodes.end(), first);
+    node_of_.push_back(static_cast<int>(place - nodes.begin()));
+  }
+  node_ = node_of_[static_cast<size_t>(rank_)];
+}
+
+void MpiSession::close() {
+  WEFT_EXPECT(!closed_);
+  // MPI_Finalize waits for all ranks too, but at full speed.
+  MPI_Request all_here = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(world_, &all_here), "MPI_Ibarrier");
+  wait_gently(&all_here);
+  closed_ = true;
+  check(MPI_Finalize(), "MPI_Finalize");
+}
+
+void MpiSession::abort(int status) {
+  MPI_Abort(world_, status);
+  std::_Exit(status);
+}
+
+MpiSession::~MpiSession() {
+  if (closed_) return;
+  if (size_ > 1) abort(1);
+  MPI_Finalize();
+}
+
+void wait_gently(MPI_Request* request) {
+  Patience patience;
+  int done = 0;
+  while (true) {
+    check(MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done) return;
+    patience.pause();
+  }
+}
+
+void wait_gently(MPI_Request* requests, int n) {
+  for (int i = 0; i < n; ++i) wait_gently(requests + i);
+}
+
+}  // namespace weft::parallel

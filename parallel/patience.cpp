@@ -1,0 +1,42 @@
+// Spinning, yielding, then sleeping.
+#include "parallel/patience.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+
+namespace weft::parallel {
+namespace {
+
+// Few, because ranks may share a core: the peer that is waited for then runs only when we yield.
+constexpr int kTriesAtOnce = 16;
+constexpr int64_t kYieldNs = 100'000;
+constexpr int64_t kShortestSleepNs = 20'000;
+constexpr int64_t kLongestSleepNs = 500'000;
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+}  // namespace
+
+void Patience::pause() {
+  if (tries_ < kTriesAtOnce) {
+    ++tries_;
+    return;
+  }
+  const int64_t now = now_ns();
+  if (started_ns_ == 0) started_ns_ = now;
+  const int64_t waited = now - started_ns_;
+  if (waited < kYieldNs) {
+    sched_yield();
+    return;
+  }
+  const timespec sleep{0, std::clamp(waited / 16, kShortestSleepNs, kLongestSleepNs)};
+  nanosleep(&sleep, nullptr);
+}
+
+}  // namespace weft::parallel

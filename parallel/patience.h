@@ -1,0 +1,23 @@
+// How to wait for something that only polling can see, without holding the core. An active peer
+// answers within microseconds, an idle one within seconds: the pause between two tries grows with
+// the time already waited, so that a late answer is noticed late only in proportion.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::parallel {
+
+// while (!ready()) patience.pause();   A new wait starts with a new Patience.
+class Patience {
+ public:
+  // The first tries follow each other at once, then the core is offered to others between tries
+  // for about 100 µs; after that each pause is a sleep of 1/16 of the time waited so far, at least
+  // 20 µs and at most 500 µs.
+  void pause();
+
+ private:
+  int tries_ = 0;
+  int64_t started_ns_ = 0;
+};
+
+}  // namespace weft::parallel
