@@ -1,6 +1,9 @@
 // Bytes a rank of a stage holds, by part, from the tensors as they are really sharded and padded.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "planner/plan.h"
 
 namespace weft::planner {
@@ -14,5 +17,14 @@ size_t kv_block_bytes(const ModelSpec& spec, const Plan& plan, size_t stage);
 
 // All parts, with plan.limits.kv_blocks blocks.
 MemoryParts rank_memory(const ModelSpec& spec, const Plan& plan, size_t stage);
+
+// Stages whose ranks hold more than rank_memory_bytes, with the numbers: "stage 0: short 1.20 GiB:
+// weights 61.0 + KV 14.1 + activations 2.30 + buffers 0.50 of 79.2 GiB". Stages of an illegal tp
+// are left out: problems() names them.
+std::vector<std::string> memory_problems(const ModelSpec& spec, const Plan& plan,
+                                         size_t rank_memory_bytes);
+
+// Bytes in GiB with three significant digits: "61.0", "0.0123".
+std::string gib_text(size_t bytes);
 
 }  // namespace weft::planner

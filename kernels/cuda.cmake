@@ -1,0 +1,27 @@
+# Enables CUDA where a toolkit is found; without one weft is built for CPUs alone and says so.
+if(WEFT_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: left out, WEFT_CUDA is OFF")
+  return()
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(CMAKE_CUDA_COMPILER)
+  # Hopper's own instructions exist in sm_90a only.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+  endif()
+  enable_language(CUDA)
+  # CMake 3.25 does not know how newer toolkits spell the dialect.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER}, version ${CMAKE_CUDA_COMPILER_VERSION}")
+elseif(WEFT_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "WEFT_CUDA is ON, but no CUDA toolkit was found; put nvcc on PATH")
+else()
+  message(STATUS "CUDA: no toolkit found (nvcc is not on PATH); building for CPUs alone")
+endif()

@@ -1,0 +1,56 @@
+// A completion's times and its JSON line.
+#include "launch/completion.h"
+
+#include <nlohmann/json.hpp>
+
+namespace weft::launch {
+namespace {
+
+using nlohmann::ordered_json;
+
+double milliseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+ordered_json logprobs_json(const std::vector<TokenLogprobs>& logprobs) {
+  ordered_json list = ordered_json::array();
+  for (const TokenLogprobs& token : logprobs) {
+    ordered_json top = ordered_json::array();
+    for (const auto& [id, logprob] : token.top)
+      top.push_back({{"token_id", id}, {"logprob", logprob}});
+    list.push_back({{"logprob", token.logprob}, {"top", top}});
+  }
+  return list;
+}
+
+}  // namespace
+
+double Completion::ttft_ms() const { return milliseconds(first_token - received); }
+
+std::optional<double> Completion::tpot_ms() const {
+  if (ids.size() < 2) return std::nullopt;
+  return milliseconds(last_token - first_token) / static_cast<double>(ids.size() - 1);
+}
+
+const char* finish_name(runtime::FinishReason reason) {
+  return reason == runtime::FinishReason::stop ? "stop" : "length";
+}
+
+std::string completion_json(const Completion& completion, size_t index, const std::string& layout,
+                            bool with_logprobs) {
+  ordered_json line;
+  line["index"] = index;
+  line["text"] = completion.text ? ordered_json(completion.text->text()) : ordered_json(nullptr);
+  line["token_ids"] = completion.ids;
+  line["finish_reason"] = finish_name(completion.finish);
+  line["prompt_tokens"] = completion.n_prompt;
+  line["completion_tokens"] = completion.ids.size();
+  line["ttft_ms"] = completion.ttft_ms();
+  const std::optional<double> tpot = completion.tpot_ms();
+  line["tpot_ms"] = tpot ? ordered_json(*tpot) : ordered_json(nullptr);
+  line["layout"] = layout;
+  if (with_logprobs) line["logprobs"] = logprobs_json(completion.logprobs);
+  return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace weft::launch

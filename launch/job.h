@@ -1,0 +1,50 @@
+// `weft run` on one rank: set-up in steps that all ranks agree on, then prompts to completions.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/completion.h"
+#include "launch/run_options.h"
+#include "parallel/mpi_session.h"
+#include "planner/plan.h"
+#include "runtime/engine.h"
+
+namespace weft::launch {
+
+class Job {
+ public:
+  Job(const parallel::MpiSession& session, const RunOptions& options);
+
+  // All of it; rank 0 prints. A collective of all ranks.
+  void run();
+
+ private:
+  bool leads() const { return session_.rank() == 0; }
+  void read_facts();
+  void settle_plan();
+  void broadcast_plan();
+  void open_source();
+  void prepare_prompts();
+  void start_engine();
+  void answer();
+  runtime::FinishReason take_token(size_t sequence, const runtime::TokenResults& results,
+                                   size_t row);
+  void print();
+  void write_logits() const;
+  void report_load() const;
+
+  const parallel::MpiSession& session_;
+  const RunOptions& options_;
+  planner::ModelSpec spec_;
+  planner::Plan plan_;
+  std::unique_ptr<runtime::TensorSource> source_;
+  std::unique_ptr<runtime::Tokenizer> tokenizer_;  // rank 0
+  std::vector<int32_t> eos_ids_;
+  std::vector<Completion> completions_;  // rank 0
+  std::unique_ptr<runtime::Scheduler> scheduler_;
+  std::unique_ptr<runtime::Engine> engine_;
+};
+
+}  // namespace weft::launch

@@ -1,0 +1,106 @@
+// The flags of `weft run`, and what follows from them alone.
+#include "launch/run_options.h"
+
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace weft::launch {
+namespace {
+
+constexpr size_t kMostPromptBytes = size_t{256} << 20;
+
+void add_prompt_options(CLI::App& command, RunOptions& o) {
+  auto* group = command.add_option_group("prompts", "exactly one of them");
+  group->add_option("--prompt", o.prompt, "The prompt");
+  group->add_option("--prompt-file", o.prompt_file, "A file whose whole text is the prompt");
+  group->add_option("--prompts", o.prompts,
+                    "JSON lines, one object a prompt: prompt or prompt_token_ids, and any of "
+                    "max_tokens, temperature, top_k, top_p, repetition_penalty, seed, stop, "
+                    "ignore_eos");
+  group->require_option(1);
+}
+
+void add_sampling_options(CLI::App& command, RunOptions& o) {
+  command.add_option("--temperature", o.temperature,
+                     "0 takes the most likely token (default: the model's own advice, else 0)");
+  command.add_option("--top-k", o.top_k, "Keep the k most likely tokens; 0 keeps all");
+  command.add_option("--top-p", o.top_p, "Keep the most likely tokens that reach this probability");
+  command.add_option("--repetition-penalty", o.repetition_penalty,
+                     "Divides positive and multiplies negative logits of tokens seen before");
+  command.add_option("--seed", o.seed, "The same seed gives the same text at any layout")
+      ->capture_default_str();
+  command.add_option("--stop", o.stops, "End before this text; may be given several times")
+      ->allow_extra_args(false);
+  command.add_option("--max-tokens", o.max_tokens, "Tokens to make at most")->capture_default_str();
+  command.add_flag("--ignore-eos", o.ignore_eos, "Go on past the end-of-sequence token");
+}
+
+void add_output_options(CLI::App& command, RunOptions& o) {
+  command
+      .add_option("--logprobs", o.logprobs,
+                  "With --json: log-probability of each token and of the N most likely")
+      ->check(CLI::Range(0, 100));
+  command.add_option("--logits", o.logits,
+                     "Write the logits that chose each token to this safetensors file");
+  auto* json = command.add_flag("--json", o.json, "One JSON object a prompt, one a line");
+  command.add_flag("--stream", o.stream, "Print text as it is made")->excludes(json);
+  command.add_option("--dump-plan", o.dump_plan, "Write the plan that is run, with all its limits");
+  command.add_flag("--verbose", o.verbose, "Log more, on every rank");
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& command, RunOptions& o) {
+  command.add_option("--model", o.model, "A Hugging Face folder, or a YAML file of model facts")
+      ->required();
+  command.add_option("--weights", o.weights, "checkpoint, or synthetic:SEED")
+      ->capture_default_str();
+  add_plan_options(command, o.plan);
+  add_plan_file_option(command, o.plan);
+  add_prompt_options(command, o);
+  add_sampling_options(command, o);
+  add_output_options(command, o);
+  command.add_option("--threads", o.threads, "Threads of each rank (default: its share of cores)")
+      ->check(CLI::Range(1, 1024));
+}
+
+Ask default_ask(const RunOptions& options, const runtime::GenerationDefaults& defaults) {
+  Ask ask;
+  ask.sampling = defaults.sampling;
+  ask.sampling.seed = options.seed;
+  if (options.temperature) ask.sampling.temperature = *options.temperature;
+  if (options.top_k) ask.sampling.top_k = *options.top_k;
+  if (options.top_p) ask.sampling.top_p = *options.top_p;
+  if (options.repetition_penalty) ask.sampling.repetition_penalty = *options.repetition_penalty;
+  ask.max_tokens = options.max_tokens;
+  ask.stops = options.stops;
+  ask.ignore_eos = options.ignore_eos;
+  const std::vector<std::string> wrong = problems(ask);
+  if (!wrong.empty()) throw input_error("{}", fmt::join(wrong, "; "));
+  return ask;
+}
+
+std::vector<Prompt> read_prompts(const RunOptions& options, const Ask& defaults) {
+  if (!options.prompts.empty())
+    return parse_prompts(read_text(options.prompts, kMostPromptBytes), options.prompts, defaults);
+  Prompt prompt;
+  prompt.ask = defaults;
+  prompt.text = options.prompt ? *options.prompt : read_text(options.prompt_file, kMostPromptBytes);
+  return {prompt};
+}
+
+size_t threads_of_rank(size_t asked, size_t ranks_here) {
+  if (asked > 0) return asked;
+  cpu_set_t set;
+  const auto online = static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  const bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
+  const size_t usable = known ? static_cast<size_t>(CPU_COUNT(&set)) : online;
+  if (usable < online) return usable;  // bound by the launcher
+  return std::max<size_t>(1, usable / ranks_here);
+}
+
+}  // namespace weft::launch

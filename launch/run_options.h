@@ -1,0 +1,51 @@
+// The flags of `weft run`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/plan_options.h"
+#include "launch/prompts.h"
+#include "runtime/hf_config.h"
+
+namespace weft::launch {
+
+struct RunOptions {
+  std::string model;
+  std::string weights = "checkpoint";
+  PlanOptions plan;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  std::string prompts;  // JSON lines
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> repetition_penalty;
+  uint64_t seed = 0;
+  std::vector<std::string> stops;
+  size_t max_tokens = 128;
+  bool ignore_eos = false;
+  std::optional<size_t> logprobs;
+  std::string logits;
+  bool stream = false;
+  bool json = false;
+  size_t threads = 0;  // 0: this rank's share of the cores it may use
+  std::string dump_plan;
+  bool verbose = false;
+};
+
+void add_run_options(CLI::App& command, RunOptions& options);
+
+// The command line's values over the model's own advice. Throws Error listing what is wrong.
+Ask default_ask(const RunOptions& options, const runtime::GenerationDefaults& defaults);
+
+// From --prompt, --prompt-file or --prompts; exactly one must be given.
+std::vector<Prompt> read_prompts(const RunOptions& options, const Ask& defaults);
+
+// Threads of one of `ranks_here` ranks on this host: the cores this process may use, shared out
+// where the launcher did not bind it to a part of them.
+size_t threads_of_rank(size_t asked, size_t ranks_here);
+
+}  // namespace weft::launch

@@ -1,0 +1,41 @@
+// A Hugging Face folder's safetensors files as one source of tensors.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/safetensors.h"
+#include "runtime/tensor_source.h"
+
+namespace weft::runtime {
+
+// File names in model.safetensors.index.json by tensor name. Throws Error: bad JSON, names that are
+// not plain file names.
+std::map<std::string, std::string> parse_checkpoint_index(std::string_view json,
+                                                          const std::string& where);
+
+class Checkpoint final : public TensorSource {
+ public:
+  // Opens every file that the model's tensors are in, and checks all of them against `spec`.
+  Checkpoint(const std::string& folder, const planner::ModelSpec& spec);
+
+  const TensorInfo* find(const std::string& name) const override;
+  void read_rows(const std::string& name, size_t begin, size_t end, void* to,
+                 kernels::ThreadPool& pool) override;
+  size_t bytes_read() const override { return bytes_read_; }
+
+ private:
+  struct Place {
+    TensorInfo info;
+    size_t file = 0;      // in files_
+    uint64_t offset = 0;  // in the file
+  };
+
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, Place> places_;
+  std::atomic<size_t> bytes_read_ = 0;
+};
+
+}  // namespace weft::runtime

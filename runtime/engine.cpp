@@ -1,0 +1,130 @@
+// Set-up in one order on all ranks, then rank 0's loop and the loop of the others.
+#include "runtime/engine.h"
+
+#include "parallel/host_communicator.h"
+#include "runtime/base/error.h"
+
+namespace weft::runtime {
+namespace {
+
+constexpr int kGroupTag = 1;  // of MPI_Comm_create_group
+constexpr int kNodeGroupTag = 2;
+constexpr int kEdgesTag = 3;
+
+RankPlace place_of(const planner::Plan& plan, int rank) {
+  RankPlace place;
+  place.mesh = parallel::make_mesh(plan);
+  place.world_rank = rank;
+  place.stage = place.mesh.stage_of(rank);
+  place.tp_rank = place.mesh.tp_rank_of(rank);
+  return place;
+}
+
+DecoderShape shape_of(const planner::ModelSpec& spec, const planner::Plan& plan,
+                      const RankPlace& place) {
+  const planner::Stage& stage = plan.replicas.front().stages[place.stage];
+  DecoderShape shape;
+  shape.spec = spec;
+  shape.shard = planner::shard_shapes(spec, stage.tp, static_cast<size_t>(place.tp_rank));
+  shape.formats = plan.formats;
+  shape.limits = plan.limits;
+  shape.layers = stage.layers;
+  shape.invariant = plan.numerics == planner::Numerics::invariant;
+  return shape;
+}
+
+std::vector<int> all_ranks(int n) {
+  std::vector<int> ranks;
+  for (int i = 0; i < n; ++i) ranks.push_back(i);
+  return ranks;
+}
+
+// Ranks of this rank's stage that share its host.
+std::vector<int> neighbours(const parallel::MpiSession& session, const RankPlace& place) {
+  std::vector<int> ranks = place.mesh.ranks_of(place.stage);
+  const std::vector<int>& node_of = session.node_of();
+  std::erase_if(ranks,
+                [&](int rank) { return node_of[static_cast<size_t>(rank)] != session.node(); });
+  return ranks;
+}
+
+}  // namespace
+
+Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& spec,
+               const planner::Plan& plan, TensorSource& source, const EngineOptions& options)
+    : session_(session),
+      pool_(options.n_threads),
+      stream_(pool_),
+      place_(place_of(plan, session.rank())),
+      shape_(shape_of(spec, plan, place_)) {
+  const size_t partial_bytes = plan.limits.max_batch_tokens * spec.hidden * sizeof(float);
+  group_ = parallel::make_host_communicator(session, place_.mesh.ranks_of(place_.stage), kGroupTag,
+                                            partial_bytes);
+  edges_ = parallel::make_host_communicator(session, all_ranks(session.size()), kEdgesTag, 0);
+  load(spec, plan, source, options);
+  worker_.emplace(session, place_, shape_, weights_, *group_, *edges_, stream_, options.results);
+  batch_.reserve(plan.limits);
+  std::vector<int> others = all_ranks(session.size());
+  others.erase(others.begin());
+  channel_.emplace(session, 0, others, Batch::max_bytes(plan.limits),
+                   plan.limits.batches_in_flight + 1);
+}
+
+void Engine::load(const planner::ModelSpec& spec, const planner::Plan& plan, TensorSource& source,
+                  const EngineOptions& options) {
+  const std::vector<int> ranks = neighbours(session_, place_);
+  std::vector<size_t> tp_ranks;
+  for (int rank : ranks) tp_ranks.push_back(static_cast<size_t>(place_.mesh.tp_rank_of(rank)));
+  const auto node_group = parallel::make_host_communicator(session_, ranks, kNodeGroupTag, 0);
+  weights_ = load_weights(source, spec, plan, place_.stage, static_cast<size_t>(place_.tp_rank),
+                          *node_group, tp_ranks, stream_, options.progress, &load_report_);
+  node_group->close();
+}
+
+void Engine::drive(Scheduler& scheduler, const OnToken& on_token) {
+  while (!scheduler.finished()) {
+    while (const TokenResults* results = worker_->try_results())
+      take_in(scheduler, on_token, *results);
+    if (scheduler.next(batch_)) {
+      announce(batch_);
+      worker_->execute(batch_);
+      continue;
+    }
+    if (scheduler.n_in_flight() == 0) break;
+    take_in(scheduler, on_token, worker_->wait_results());
+  }
+}
+
+void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const TokenResults& results) {
+  scheduler.apply(results,
+                  [&](size_t sequence, size_t row) { return on_token(sequence, results, row); });
+}
+
+void Engine::announce(const Batch& batch) {
+  parallel::ControlSender& sender = channel_->sender();
+  sender.send(batch.encode(sender.buffer()));
+}
+
+void Engine::follow() {
+  for (;;) {
+    batch_.decode(channel_->receiver().wait());
+    channel_->receiver().release();
+    if (batch_.last) return;
+    worker_->execute(batch_);
+  }
+}
+
+void Engine::stop_followers() {
+  batch_.clear();
+  batch_.last = true;
+  announce(batch_);
+}
+
+void Engine::close() {
+  worker_->close();
+  channel_->close();
+  group_->close();
+  edges_->close();
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,73 @@
+// The whole of a job on one rank, from a plan to tokens: groups, weights, cache, and the loop that
+// rank 0 drives.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/device.h"
+#include "parallel/communicator.h"
+#include "parallel/control_channel.h"
+#include "parallel/mpi_session.h"
+#include "planner/plan.h"
+#include "runtime/rank_worker.h"
+#include "runtime/scheduler.h"
+#include "runtime/tensor_source.h"
+#include "runtime/weights.h"
+
+namespace weft::runtime {
+
+struct EngineOptions {
+  size_t n_threads = 1;  // of this rank
+  ResultShape results;   // what comes beside tokens
+  LoadProgress progress;
+};
+
+class Engine {
+ public:
+  // A collective of all ranks; the plan and the spec have no problems() and the plan's world size
+  // is the session's.
+  Engine(const parallel::MpiSession& session, const planner::ModelSpec& spec,
+         const planner::Plan& plan, TensorSource& source, const EngineOptions& options);
+
+  // Told each token of a sequence right after it was sampled: results hold it in `row`. Answers why
+  // the sequence ends there, or none.
+  using OnToken =
+      std::function<FinishReason(size_t sequence, const TokenResults& results, size_t row)>;
+
+  // Rank 0: runs until every sequence of the scheduler has finished.
+  void drive(Scheduler& scheduler, const OnToken& on_token);
+  // The other ranks: execute batches until rank 0 sends the last one.
+  void follow();
+  // Rank 0: tells the others to leave follow().
+  void stop_followers();
+
+  // Ends communication in order, on all ranks.
+  void close();
+
+  const LoadReport& load_report() const { return load_report_; }
+  const StageTimes& times() const { return worker_->times(); }
+
+ private:
+  void load(const planner::ModelSpec& spec, const planner::Plan& plan, TensorSource& source,
+            const EngineOptions& options);
+  void take_in(Scheduler& scheduler, const OnToken& on_token, const TokenResults& results);
+  void announce(const Batch& batch);
+
+  const parallel::MpiSession& session_;
+  kernels::ThreadPool pool_;
+  kernels::Stream stream_;
+  RankPlace place_;
+  DecoderShape shape_;
+  std::unique_ptr<parallel::Communicator> group_;
+  std::unique_ptr<parallel::Communicator> edges_;
+  StageWeights weights_;
+  LoadReport load_report_;
+  std::optional<RankWorker> worker_;
+  std::optional<parallel::ControlChannel> channel_;  // of batches, from rank 0 to all others
+  Batch batch_;
+};
+
+}  // namespace weft::runtime

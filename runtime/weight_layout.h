@@ -1,0 +1,39 @@
+// Where each tensor of a stage goes in a rank's arena, and which part of it: the one list that
+// loading walks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/plan.h"
+#include "planner/shard_shapes.h"
+#include "runtime/weights.h"
+
+namespace weft::runtime {
+
+// How a tensor's columns go over tensor-parallel ranks.
+enum class ColumnSplit { none, heads, ffn };
+
+struct TensorLoad {
+  std::string name;
+  planner::Range rows;  // of the checkpoint's tensor; elements, for one dimension
+  ColumnSplit split = ColumnSplit::none;
+  std::byte* to = nullptr;  // [rows, columns], or [rows, columns of the rank, padding included]
+};
+
+// The columns of a split tensor that a rank holds, as the checkpoint counts them, and how many it
+// keeps room for.
+struct ColumnPart {
+  planner::Range columns;
+  size_t width = 0;  // >= columns.size(); the rest is padding
+};
+ColumnPart column_part(const planner::ModelSpec& spec, ColumnSplit split, size_t tp,
+                       size_t tp_rank);
+
+// Sets every pointer of `weights` into an arena at `base` and lists what to load there. With a null
+// base it only counts. Returns the bytes of the arena; each operand starts at a multiple of 64.
+size_t lay_out(const planner::ModelSpec& spec, const planner::Plan& plan, size_t stage,
+               size_t tp_rank, std::byte* base, StageWeights& weights,
+               std::vector<TensorLoad>& loads);
+
+}  // namespace weft::runtime

@@ -1,0 +1,219 @@
+// The scheduler against a model that only checks what it is given: every row once and in order, no
+// limit exceeded, no block in two hands, everything finishes.
+#include "runtime/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+namespace weft::runtime {
+namespace {
+
+planner::Limits small_limits() {
+  planner::Limits limits;
+  limits.context = 512;
+  limits.max_sequences = 4;
+  limits.max_batch_tokens = 64;
+  limits.prefill_chunk = 32;
+  limits.batches_in_flight = 2;
+  limits.kv_blocks = 32;
+  return limits;
+}
+
+Request request_of(size_t n_prompt, size_t max_tokens, int32_t first = 0) {
+  Request request;
+  for (size_t i = 0; i < n_prompt; ++i) request.prompt.push_back(first + static_cast<int32_t>(i));
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+// Stands for the ranks: keeps each slot's tokens and blocks, and answers each sampled row with a
+// token that depends on the whole history, so that recomputation must rebuild it exactly.
+class CheckingModel {
+ public:
+  explicit CheckingModel(const planner::Limits& limits)
+      : limits_(limits), slots_(limits.max_sequences) {}
+
+  void execute(const Batch& batch) {
+    ASSERT_LE(batch.n_rows(), limits_.max_batch_tokens);
+    ASSERT_LE(batch.entries.size(), limits_.max_sequences);
+    size_t token = 0, block = 0;
+    TokenResults results;
+    results.batch = batch.id;
+    std::set<int32_t> slots_in_batch;
+    for (const BatchEntry& entry : batch.entries) {
+      ASSERT_TRUE(slots_in_batch.insert(entry.slot).second);
+      Slot& slot = slots_[static_cast<size_t>(entry.slot)];
+      if (entry.starts) slot = Slot();
+      ASSERT_EQ(static_cast<size_t>(entry.first_position), slot.tokens.size());
+      for (int32_t i = 0; i < entry.n_blocks; ++i) slot.blocks.push_back(batch.blocks[block++]);
+      ASSERT_LE(entry.n_rows, static_cast<int32_t>(limits_.prefill_chunk));
+      if (entry.literal)
+        for (int32_t i = 0; i < entry.n_rows; ++i) slot.tokens.push_back(batch.tokens[token++]);
+      else
+        slot.tokens.push_back(slot.last);
+      ASSERT_GE(slot.blocks.size() * planner::kKvBlockTokens, slot.tokens.size());
+      if (!entry.samples) continue;
+      slot.last = answer(slot.tokens);
+      results.slot.push_back(entry.slot);
+      results.token.push_back(slot.last);
+    }
+    ASSERT_EQ(token, batch.tokens.size());
+    ASSERT_EQ(block, batch.blocks.size());
+    in_flight.push_back(results);
+  }
+
+  static int32_t answer(const std::vector<int32_t>& tokens) {
+    uint32_t hash = 1;
+    for (int32_t token : tokens) hash = hash * 31 + static_cast<uint32_t>(token);
+    return static_cast<int32_t>(hash % 1000);
+  }
+
+  std::deque<TokenResults> in_flight;
+
+ private:
+  struct Slot {
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> blocks;
+    int32_t last = -1;
+  };
+  planner::Limits limits_;
+  std::vector<Slot> slots_;
+};
+
+// Blocks held by sequences are disjoint, and with the free ones they are all there is.
+void check_blocks(const Scheduler& scheduler, size_t n_sequences, size_t n_blocks) {
+  std::set<int32_t> held;
+  size_t n_held = 0;
+  for (size_t i = 0; i < n_sequences; ++i) {
+    const std::vector<int32_t>& blocks = scheduler.sequence(i).blocks;
+    held.insert(blocks.begin(), blocks.end());
+    n_held += blocks.size();
+  }
+  ASSERT_EQ(held.size(), n_held);
+  ASSERT_EQ(n_held + scheduler.n_free_blocks(), n_blocks);
+}
+
+std::vector<int32_t> expected_output(const Request& request, size_t n) {
+  std::vector<int32_t> tokens = request.prompt;
+  for (size_t i = 0; i < n; ++i) tokens.push_back(CheckingModel::answer(tokens));
+  return {tokens.begin() + static_cast<ptrdiff_t>(request.prompt.size()), tokens.end()};
+}
+
+// Runs all to the end, taking results in only when nothing more can start (or at random).
+void run_all(Scheduler& scheduler, const planner::Limits& limits, size_t n_sequences,
+             std::mt19937& random) {
+  CheckingModel model(limits);
+  Batch batch;
+  batch.reserve(limits);
+  for (size_t steps = 0; !scheduler.finished(); ++steps) {
+    ASSERT_LT(steps, 100000u);
+    const bool started = random() % 3 != 0 && scheduler.next(batch);
+    if (started) {
+      model.execute(batch);
+      if (testing::Test::HasFatalFailure()) return;
+      ASSERT_LE(model.in_flight.size(), limits.batches_in_flight);
+    } else if (!model.in_flight.empty()) {
+      scheduler.apply(model.in_flight.front(), [](size_t, size_t) { return FinishReason::none; });
+      model.in_flight.pop_front();
+    }
+    check_blocks(scheduler, n_sequences, limits.kv_blocks);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Scheduler, GivesEveryRowOnceAndFinishesUnderRandomLimits) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    planner::Limits limits;
+    limits.context = 64 + random() % 400;
+    limits.max_sequences = 1 + random() % 6;
+    limits.max_batch_tokens = limits.max_sequences + random() % 100;
+    limits.prefill_chunk = 1 + random() % 70;
+    limits.batches_in_flight = 1 + random() % 4;
+    limits.kv_blocks = (limits.context + 63) / 64 + random() % 8;
+    Scheduler scheduler(limits);
+    std::vector<Request> requests;
+    for (size_t i = 0, n = 1 + random() % 12; i < n; ++i) {
+      requests.push_back(request_of(1 + random() % (limits.context - 1), 1 + random() % 90,
+                                    static_cast<int32_t>(random() % 500)));
+      scheduler.add(requests.back());
+    }
+    run_all(scheduler, limits, requests.size(), random);
+    if (HasFatalFailure()) return;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Sequence& sequence = scheduler.sequence(i);
+      EXPECT_EQ(sequence.finish, FinishReason::length);
+      const std::vector<int32_t> output(
+          sequence.tokens.begin() + static_cast<ptrdiff_t>(sequence.n_prompt()),
+          sequence.tokens.end());
+      const size_t room = limits.context - requests[i].prompt.size();
+      EXPECT_EQ(output.size(), std::min(requests[i].max_tokens, room));
+      EXPECT_EQ(output, expected_output(requests[i], output.size()));
+    }
+  }
+}
+
+TEST(Scheduler, PreemptsWhenBlocksRunOutAndRecomputes) {
+  planner::Limits limits = small_limits();
+  limits.kv_blocks = 8;  // two sequences of 250 tokens fit, but not with their answers
+  limits.batches_in_flight = 1;
+  Scheduler scheduler(limits);
+  scheduler.add(request_of(190, 200));
+  scheduler.add(request_of(120, 200));
+  std::mt19937 random(1);
+  run_all(scheduler, limits, 2, random);
+  EXPECT_GT(scheduler.n_preempted(), 0u);
+  EXPECT_EQ(scheduler.sequence(0).n_output(), 200u);
+  EXPECT_EQ(scheduler.sequence(1).n_output(), 200u);
+}
+
+TEST(Scheduler, SpreadsDecodesOverTheBatchesInFlight) {
+  const planner::Limits limits = small_limits();
+  Scheduler scheduler(limits);
+  for (int i = 0; i < 4; ++i) scheduler.add(request_of(3, 50));
+  CheckingModel model(limits);
+  Batch batch;
+  const auto go_on = [](size_t, size_t) { return FinishReason::none; };
+  ASSERT_TRUE(scheduler.next(batch));
+  EXPECT_EQ(batch.entries.size(), 4u);  // all prompts in one batch
+  model.execute(batch);
+  scheduler.apply(model.in_flight.front(), go_on);
+  ASSERT_TRUE(scheduler.next(batch));
+  EXPECT_EQ(batch.entries.size(), 2u);
+  ASSERT_TRUE(scheduler.next(batch));
+  EXPECT_EQ(batch.entries.size(), 2u);
+  EXPECT_FALSE(scheduler.next(batch)) << "two batches are in flight";
+}
+
+TEST(Scheduler, StopsWhereItIsAsked) {
+  Scheduler scheduler(small_limits());
+  scheduler.add(request_of(5, 50));
+  CheckingModel model(small_limits());
+  Batch batch;
+  ASSERT_TRUE(scheduler.next(batch));
+  model.execute(batch);
+  scheduler.apply(model.in_flight.front(), [](size_t, size_t) { return FinishReason::stop; });
+  EXPECT_TRUE(scheduler.finished());
+  EXPECT_EQ(scheduler.sequence(0).finish, FinishReason::stop);
+  EXPECT_EQ(scheduler.sequence(0).n_output(), 1u);
+  EXPECT_EQ(scheduler.n_free_blocks(), small_limits().kv_blocks);
+}
+
+TEST(Scheduler, SaysWhyARequestCanNeverRun) {
+  planner::Limits limits = small_limits();
+  EXPECT_EQ(Scheduler::problem(request_of(0, 1), limits), "the prompt is empty");
+  EXPECT_EQ(Scheduler::problem(request_of(511, 1), limits), "");
+  EXPECT_EQ(Scheduler::problem(request_of(512, 1), limits),
+            "the prompt has 512 tokens, the context 512: no room for an answer");
+  limits.kv_blocks = 2;
+  EXPECT_EQ(Scheduler::problem(request_of(128, 1), limits),
+            "the prompt has 128 tokens, the KV cache of 2 blocks holds 128");
+}
+
+}  // namespace
+}  // namespace weft::runtime
