@@ -66,6 +66,8 @@ int run_command_line(int argc, char** argv) {
   add_synth_command(app);
   try {
     return parse_and_run(app, argc, argv);
+  } catch (const SaidElsewhere& error) {
+    return error.status();
   } catch (const Error& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return error.status();

@@ -3,7 +3,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "runtime/base/error.h"
+
 namespace weft::launch {
+
+// A failure that another rank says: this one only ends with its status.
+class SaidElsewhere : public Error {
+ public:
+  explicit SaidElsewhere(int status) : Error("said by rank 0", status) {}
+};
 
 void add_plan_command(CLI::App& app);
 void add_run_command(CLI::App& app);

@@ -1,7 +1,7 @@
 // `weft run`: agree on everything that can be wrong, load, answer, print.
 #include "launch/job.h"
 
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,14 +12,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/progress.h"
 #include "runtime/base/text.h"
-#include "runtime/safetensors.h"
+#include "runtime/safetensors_writer.h"
 
 namespace weft::launch {
 namespace {
-
-size_t physical_memory() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 std::string joined(const std::vector<std::string>& problems) {
   std::string text;
@@ -78,7 +74,7 @@ void Job::read_facts() {
 // Rank 0 makes or reads the plan and finds all that is wrong with it before anything is allocated.
 void Job::settle_plan() {
   const auto n_ranks = static_cast<size_t>(session_.size());
-  const size_t rank_memory = physical_memory() / static_cast<size_t>(session_.node_size());
+  const size_t rank_memory = machine_memory_bytes() / static_cast<size_t>(session_.node_size());
   plan_ = make_plan(options_.plan, spec_, n_ranks, rank_memory);
   std::vector<std::string> wrong = planner::problems(plan_, spec_);
   const size_t wanted = planner::world_size(plan_);

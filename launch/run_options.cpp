@@ -60,6 +60,7 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   command.add_option("--weights", o.weights, "checkpoint, or synthetic:SEED")
       ->capture_default_str();
   add_plan_options(command, o.plan);
+  add_plan_file_option(command, o.plan);
   add_prompt_options(command, o);
   add_sampling_options(command, o);
   add_output_options(command, o);
