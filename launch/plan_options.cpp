@@ -1,6 +1,8 @@
 // Flags to a plan: by layout, from a file with lowered limits, or one stage over all ranks.
 #include "launch/plan_options.h"
 
+#include <CLI/CLI.hpp>
+
 #include <unistd.h>
 
 #include <algorithm>

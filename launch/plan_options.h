@@ -1,12 +1,15 @@
 // The flags that make or narrow a plan, shared by `weft plan`, `weft run` and `weft check`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/manual_plan.h"
+
+namespace CLI {
+class App;
+}
 
 namespace weft::launch {
 
