@@ -1,4 +1,5 @@
 // `weft synth`: a Hugging Face folder of synthetic weights, for tests and for timing real shapes.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <thread>
