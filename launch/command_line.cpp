@@ -1,6 +1,7 @@
 // Parses the command line and turns every failure into one line on stderr and a status.
 #include "launch/command_line.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "launch/commands.h"

@@ -179,6 +179,12 @@ MemoryParts rank_memory(const ModelSpec& spec, const Plan& plan, size_t stage) {
   return memory;
 }
 
+void predict_memory(const ModelSpec& spec, Plan& plan) {
+  plan.predicted.rank_memory.clear();
+  for (size_t s = 0; s < plan.replicas.front().stages.size(); ++s)
+    plan.predicted.rank_memory.push_back(rank_memory(spec, plan, s));
+}
+
 std::vector<std::string> memory_problems(const ModelSpec& spec, const Plan& plan,
                                          size_t rank_memory_bytes) {
   std::vector<std::string> found;
