@@ -1,4 +1,5 @@
 // `weft plan`: a plan for a model, refused with every reason or written for `weft run`.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
