@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Demo, Layouts,
                                          Layout{"l4x2_2x1", 3, {"--layout", "4x2,2x1"}},
                                          Layout{"l2x1_4x4", 5, {"--layout", "2x1,4x4"}},
                                          Layout{"two_threads", 1, {"--threads", "2"}}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& given) { return given.param.name; });
 
 // A batch does not change a sequence: each of the seven alone gives what it gave among the others.
 TEST(LayoutsAlone, EachPromptAloneGivesTheSame) {
