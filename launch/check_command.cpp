@@ -1,5 +1,6 @@
 // `weft check`: everything that can be wrong with a model folder and a plan, all at once, before
 // any allocation.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "kernels/gpu_devices.h"

@@ -1,9 +1,12 @@
 // Parses the command line and turns every failure into one line on stderr and a status.
 #include "launch/command_line.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "launch/commands.h"
+#include "parallel/mpi_session.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
@@ -39,6 +42,26 @@ std::string unknown_argument(const CLI::App& app) {
   return "unknown argument";
 }
 
+// Under mpirun or srun every rank of `weft run` finds the same mistake in its flags; rank 0 says
+// it, and none leaves before.
+bool started_with_others(const CLI::App& app) {
+  int initialized = 0;
+  parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
+  return innermost(app).get_name() == "run" && std::getenv("PMIX_RANK") != nullptr &&
+         initialized == 0;
+}
+
+int refuse(const CLI::App& app, const std::string& what, int status) {
+  if (!started_with_others(app)) {
+    fmt::print(stderr, "weft: {}\n", what);
+    return status;
+  }
+  parallel::MpiSession session(nullptr, nullptr);
+  if (session.rank() == 0) fmt::print(stderr, "weft: {}\n", what);
+  session.close();
+  return status;
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -46,11 +69,10 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ExtrasError&) {
-    fmt::print(stderr, "weft: {}\n", unknown_argument(app));
+    return refuse(app, unknown_argument(app), 2);
   } catch (const CLI::ParseError& bad) {
-    fmt::print(stderr, "weft: {}\n", bad.what());
+    return refuse(app, bad.what(), 2);
   }
-  return 2;
 }
 
 }  // namespace
@@ -69,8 +91,7 @@ int run_command_line(int argc, char** argv) {
   } catch (const SaidElsewhere& error) {
     return error.status();
   } catch (const Error& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
-    return error.status();
+    return refuse(app, error.what(), error.status());
   } catch (const std::exception& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return 1;

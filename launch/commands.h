@@ -1,9 +1,11 @@
 // The subcommands: each adds itself to the application, and runs when it is the one that was given.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "runtime/base/error.h"
+
+namespace CLI {
+class App;
+}
 
 namespace weft::launch {
 

@@ -1,6 +1,7 @@
 // `weft run`: one job, under mpirun or alone. Errors that all ranks agree on are said once by rank
 // 0; any other ends the whole job with the rank's name before it.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -1,7 +1,6 @@
 // The flags of `weft run`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +8,10 @@
 #include "launch/plan_options.h"
 #include "launch/prompts.h"
 #include "runtime/hf_config.h"
+
+namespace CLI {
+class App;
+}
 
 namespace weft::launch {
 

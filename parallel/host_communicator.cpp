@@ -23,9 +23,9 @@ constexpr int kCollectiveTag = 1;
 constexpr int kExchangeTag = 2;
 constexpr size_t kBlockBytes = 1 << 20;  // of the datatype for messages over INT_MAX bytes
 constexpr size_t kExchanges = 16;        // in flight
-// The largest message that is summed in one step, times the ranks it goes to: where the time of
-// the additional bytes passes that of a second step (measured over shared memory).
-constexpr size_t kOneStepBytes = 32 << 10;
+// The largest message that is summed in one step: where the time of the additional bytes passes
+// that of a second step, measured over shared memory with 2 ranks (8 to 16 KiB) and 4 (16 KiB).
+constexpr size_t kOneStepBytes = 8 << 10;
 
 int rank_in(MPI_Comm comm) {
   int rank = 0;
@@ -80,7 +80,6 @@ class HostCommunicator final : public Communicator {
   int rank_;
   int size_;
   size_t scratch_bytes_;
-  size_t one_step_bytes_ = 0;
   Pages scratch_;                   // [size - 1] messages or parts of one, by rank
   std::vector<const void*> parts_;  // [size]
   MessageList collective_;
@@ -98,8 +97,7 @@ HostCommunicator::HostCommunicator(MPI_Comm comm, MPI_Datatype block_type, size_
       collective_({comm, kCollectiveTag, block_type, kBlockBytes, INT_MAX}, 2 * parts_.size()) {
   const size_t ranks = parts_.size();
   if (ranks > 1) {
-    one_step_bytes_ = kOneStepBytes / (ranks - 1);
-    const size_t one_step = (ranks - 1) * std::min(one_step_bytes_, scratch_bytes);
+    const size_t one_step = (ranks - 1) * std::min(kOneStepBytes, scratch_bytes);
     const size_t rounding = ranks * sizeof(float);  // parts are rounded up to whole elements
     scratch_ = Pages(std::max(one_step, scratch_bytes + rounding));
   }
@@ -121,7 +119,7 @@ void HostCommunicator::all_reduce(void* data, size_t n, DType dtype, Stream&) {
   check_reducible(bytes);
   if (size_ == 1 || n == 0) return;
   auto* first = static_cast<std::byte*>(data);
-  if (bytes <= one_step_bytes_) {
+  if (bytes <= kOneStepBytes) {
     sum_in_one_step(first, n, dtype);
   } else {
     sum_in_two_steps(first, n, dtype);

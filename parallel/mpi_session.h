@@ -66,8 +66,8 @@ class AgreedError : public Error {
 // it.
 void agree(const MpiSession& session, const std::function<void()>& step);
 
-// Waits for a request without holding the core: a few tries, then yields, then sleeps of growing
-// length up to 500 µs.
+// Waits for a request without holding the core: a few tries, then yields, then sleeps whose length
+// grows with the time waited (see Patience).
 void wait_gently(MPI_Request* request);
 void wait_gently(MPI_Request* requests, int n);
 

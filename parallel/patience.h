@@ -12,7 +12,7 @@ class Patience {
  public:
   // The first tries follow each other at once, then the core is offered to others between tries
   // for about 100 µs; after that each pause is a sleep of 1/16 of the time waited so far, at least
-  // 20 µs and at most 500 µs.
+  // 20 µs and at most 500 µs, or of 1/256 of it, at most 2 ms, where that is longer.
   void pause();
 
  private:

@@ -162,8 +162,7 @@ Plan manual_plan(const ModelSpec& spec, const std::vector<StageLayout>& layout,
   append(found, problems(plan, spec));
   append(found, memory_problems(spec, plan, options.rank_memory_bytes));
   refuse("plan " + layout_text(plan), found);
-  for (size_t s = 0; s < layout.size(); ++s)
-    plan.predicted.rank_memory.push_back(rank_memory(spec, plan, s));
+  predict_memory(spec, plan);
   return plan;
 }
 

@@ -18,7 +18,7 @@
 namespace weft::planner {
 namespace {
 
-Error error_at(const std::string& where, size_t line, size_t column, std::string_view what) {
+Error error_at(std::string_view where, size_t line, size_t column, std::string_view what) {
   return input_error("{}:{}:{}: {}", where, line, column, what);
 }
 
@@ -144,7 +144,8 @@ YamlNode parse_yaml(std::string_view text, const std::string& where) {
   if (text.size() > kMostYamlBytes)
     throw input_error("{}: has {} bytes; at most {} are read", where, text.size(), kMostYamlBytes);
   check_characters(text, where);
-  std::istringstream stream{std::string(text)};
+  // Without the last line's end: yaml-cpp takes a quote that is open there for closed.
+  std::istringstream stream{std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1))};
   TreeBuilder tree(where);
   try {
     YAML::Parser parser(stream);
@@ -161,7 +162,7 @@ YamlNode parse_yaml(std::string_view text, const std::string& where) {
 
 Error YamlValue::error(std::string_view what) const {
   const std::string prefix = name_.empty() ? "" : name_ + ": ";
-  return error_at(*where_, node_->line, node_->column, prefix + std::string(what));
+  return error_at(where_, node_->line, node_->column, prefix + std::string(what));
 }
 
 void YamlValue::keys(std::span<const std::string_view> known) const {
@@ -171,7 +172,7 @@ void YamlValue::keys(std::span<const std::string_view> known) const {
     if (std::find(known.begin(), known.end(), value.key) != known.end()) continue;
     const std::string in = name_.empty() ? "" : " in " + name_;
     throw error_at(
-        *where_, value.key_line, value.key_column,
+        where_, value.key_line, value.key_column,
         fmt::format("unknown key \"{}\"{}{}", value.key, in, did_you_mean(value.key, known)));
   }
 }
@@ -187,7 +188,7 @@ bool YamlValue::has(std::string_view key) const { return find(key) != nullptr; }
 YamlValue YamlValue::at(std::string_view key) const {
   const YamlNode* value = find(key);
   if (value == nullptr) throw error(fmt::format("key \"{}\" is missing", key));
-  return {*value, *where_, std::string(key)};
+  return {*value, where_, std::string(key)};
 }
 
 std::vector<YamlValue> YamlValue::list(size_t most) const {
@@ -198,7 +199,7 @@ std::vector<YamlValue> YamlValue::list(size_t most) const {
   std::vector<YamlValue> values;
   values.reserve(node_->items.size());
   for (const YamlNode& item : node_->items)
-    values.emplace_back(item, *where_, fmt::format("{}[{}]", name_, values.size()));
+    values.emplace_back(item, where_, fmt::format("{}[{}]", name_, values.size()));
   return values;
 }
 

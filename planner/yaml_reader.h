@@ -32,12 +32,13 @@ struct YamlNode {
 // One document. `where` names the file in errors. Throws Error "where:line:column: …".
 YamlNode parse_yaml(std::string_view text, const std::string& where);
 
-// A value with the name of its file and of itself, read as what it must be; every function throws
-// Error "plan.yaml:3:9: tp: \"two\" is not a whole number from 1 to 1000000".
+// A value with the name of its file and of itself, read as what it must be. The tree and the file's
+// name outlive it. Every function throws Error, as in
+// "plan.yaml:3:9: tp: \"two\" is not a whole number from 1 to 1000000".
 class YamlValue {
  public:
-  YamlValue(const YamlNode& node, const std::string& where, std::string name)
-      : node_(&node), where_(&where), name_(std::move(name)) {}
+  YamlValue(const YamlNode& node, std::string_view where, std::string name)
+      : node_(&node), where_(where), name_(std::move(name)) {}
 
   // Throws where it is no map or has a key that is none of these.
   void keys(std::span<const std::string_view> known) const;
@@ -60,7 +61,7 @@ class YamlValue {
   const std::string& plain() const;
 
   const YamlNode* node_;
-  const std::string* where_;
+  std::string_view where_;
   std::string name_;
 };
 

@@ -75,7 +75,8 @@ void Engine::load(const planner::ModelSpec& spec, const planner::Plan& plan, Ten
   const std::vector<int> ranks = neighbours(session_, place_);
   std::vector<size_t> tp_ranks;
   for (int rank : ranks) tp_ranks.push_back(static_cast<size_t>(place_.mesh.tp_rank_of(rank)));
-  const auto node_group = parallel::make_host_communicator(session_, ranks, kNodeGroupTag, 0);
+  const auto node_group =
+      parallel::make_host_communicator(session_, ranks, kNodeGroupTag, sizeof(float));
   weights_ = load_weights(source, spec, plan, place_.stage, static_cast<size_t>(place_.tp_rank),
                           *node_group, tp_ranks, stream_, options.progress, &load_report_);
   node_group->close();

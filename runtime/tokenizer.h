@@ -37,8 +37,17 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
+// What a decoding step keeps between tokens.
+struct DecodeState {
+  std::string held;     // bytes whose text a later token may change
+  size_t tokens = 0;    // seen so far
+  size_t stripped = 0;  // characters removed from this token's start
+};
+
 // Decodes token by token: what it returns, joined, is decode() of all the ids, and each piece ends
-// at the end of a UTF-8 character. Linear in the number of tokens.
+// at the end of a UTF-8 character. Linear in the number of tokens. The tokenizer must outlive it
+// (moving the tokenizer is fine). With byte fallback a run of byte tokens is held until it ends:
+// one bad byte makes all of it U+FFFD.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true);
@@ -46,10 +55,9 @@ class StreamDecoder {
   std::string finish();  // what is held back at the end; incomplete characters become U+FFFD
 
  private:
-  const Tokenizer* tokenizer_;
+  const Tokenizer::State* tokenizer_;
   bool skip_special_tokens_;
-  bool first_ = true;
-  std::string held_;  // bytes of a character that is not complete yet
+  std::vector<DecodeState> states_;  // one a decoding step
 };
 
 }  // namespace weft::runtime

@@ -71,8 +71,7 @@ TEST(ParseCount, RefusesTheRestByName) {
       parse_count(text, "--tp", 8);
       ADD_FAILURE() << "took \"" << text << "\"";
     } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                std::string("--tp: \"") + text + "\" is not a whole number from 0 to 8");
+      EXPECT_EQ(error.what(), fmt::format("--tp: \"{}\" is not a whole number from 0 to 8", text));
       EXPECT_EQ(error.status(), 2);
     }
   }
@@ -130,7 +129,8 @@ TEST(IsUtf8, AllSecondBytesOfLongCharacters) {
 TEST(IsUtf8, RefusesCharactersCutAtTheEnd) {
   for (const uint32_t c : {0xe9u, 0x4e2du, 0x1f600u}) {
     const std::string whole = encoded(c);
-    for (size_t n = 1; n < whole.size(); ++n) EXPECT_FALSE(is_utf8("a" + whole.substr(0, n)));
+    for (size_t n = 1; n < whole.size(); ++n)
+      EXPECT_FALSE(is_utf8(std::string(1, 'a').append(whole, 0, n)));
   }
 }
 

@@ -1,0 +1,65 @@
+// `weft synth`: a Hugging Face folder of synthetic weights, for tests and for timing real shapes.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "launch/commands.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/progress.h"
+#include "runtime/base/text.h"
+#include "runtime/hf_config.h"
+#include "runtime/synth_folder.h"
+
+namespace weft::launch {
+namespace {
+
+struct SynthOptions {
+  std::string model;
+  std::string to;
+  uint64_t seed = 7;
+  double most_shard_gib = 5;
+};
+
+void synth(const SynthOptions& options) {
+  constexpr double kGib = 1073741824.0;
+  if (!(options.most_shard_gib > 0 && options.most_shard_gib <= 1e6))
+    throw input_error("--max-shard-gib {} is not a number above 0, up to 1e6",
+                      options.most_shard_gib);
+  runtime::SynthFolder folder;
+  folder.spec = runtime::read_model(options.model);
+  folder.seed = options.seed;
+  folder.most_shard_bytes = static_cast<size_t>(options.most_shard_gib * kGib);
+  if (is_folder(options.model)) folder.model_folder = options.model;
+  kernels::ThreadPool pool(std::max(1u, std::thread::hardware_concurrency()));
+  size_t written = 0;
+  {
+    Progress bar("writing");
+    runtime::write_synth_folder(folder, options.to, pool, [&](size_t done, size_t total) {
+      written = done;
+      bar.show(done, total);
+    });
+  }
+  spdlog::info("{}: {} of weights like {}, seed {}", options.to, human_bytes(written),
+               folder.spec.name, options.seed);
+}
+
+}  // namespace
+
+void add_synth_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("synth", "Write a Hugging Face folder of synthetic weights.");
+  const auto options = std::make_shared<SynthOptions>();  // the callback keeps them
+  command->add_option("--model", options->model, "Facts: a YAML file, or a Hugging Face folder")
+      ->required();
+  command->add_option("-o,--output", options->to, "The folder to write: new, or empty")->required();
+  command->add_option("--seed", options->seed, "Of the weights; the same seed, the same bits")
+      ->capture_default_str();
+  command->add_option("--max-shard-gib", options->most_shard_gib, "Largest file of weights")
+      ->capture_default_str();
+  command->callback([options] { synth(*options); });
+}
+
+}  // namespace weft::launch

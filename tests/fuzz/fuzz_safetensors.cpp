@@ -1,0 +1,59 @@
+// Safetensors headers. H: two bytes, the length of the data, then the header's JSON. F: a whole
+// file, length and all. What is accepted covers the data exactly.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "runtime/safetensors.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace weft::fuzz {
+namespace {
+
+void expect_covered(const runtime::StoredTensors& tensors, uint64_t data_bytes) {
+  uint64_t sum = 0;
+  for (const auto& [name, tensor] : tensors) {
+    FUZZ_EXPECT(tensor.begin <= tensor.end && tensor.end <= data_bytes);
+    sum += tensor.end - tensor.begin;
+    if (!tensor.dtype) continue;
+    uint64_t bytes = dtype_bytes(*tensor.dtype);
+    for (const size_t dimension : tensor.shape) bytes *= dimension;
+    FUZZ_EXPECT(bytes == tensor.end - tensor.begin);
+  }
+  FUZZ_EXPECT(sum == data_bytes);
+}
+
+void fuzz_header(const uint8_t* data, size_t n) {
+  const uint64_t data_bytes = data[0] | data[1] << 8;
+  expect_covered(runtime::parse_safetensors_header(text_of(data + 2, n - 2), data_bytes, "fuzz"),
+                 data_bytes);
+}
+
+void fuzz_file(const uint8_t* data, size_t n) {
+  struct Memory {
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    ~Memory() { close(fd); }
+  } memory;
+  FUZZ_EXPECT(write(memory.fd, data, n) == static_cast<ssize_t>(n));
+  const auto opened = runtime::open_safetensors("/proc/self/fd/" + std::to_string(memory.fd));
+  expect_covered(opened.tensors, opened.file.bytes() - opened.data_offset);
+}
+
+}  // namespace
+}  // namespace weft::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
+  using namespace weft::fuzz;
+  if (n < 3) return -1;
+  switch (data[0]) {
+    case 'H':
+      may_refuse([&] { fuzz_header(data + 1, n - 1); });
+      return 0;
+    case 'F':
+      may_refuse([&] { fuzz_file(data + 1, n - 1); });
+      return 0;
+    default:
+      return -1;  // not to be kept
+  }
+}
