@@ -97,15 +97,43 @@ void direct(const Dots& a) {
   for (; row < a.rows; ++row) direct_tile<S, T, TT, 1>(a, row);
 }
 
-// One block of k for TT tokens and kTileRows panel rows; lane sums rest in `lanes` between blocks.
+// A panel holds weight rows as float in the order that tiles read them: for each tile of kTileRows
+// rows, for each part of the lanes, for each group of k, that part of each row.
+template <class S>
+struct PanelLayout {
+  static constexpr size_t kParts = kLanes / S::kWidth;
+  static constexpr size_t kStep = S::kTileRows * S::kWidth;  // floats of a group's part
+  static constexpr size_t kPartFloats = kPanelK / kLanes * kStep;
+  static constexpr size_t kTileFloats = kParts * kPartFloats;
+};
+
+// Row r of a panel from n weights; zeros up to k.
+template <class S, class T>
+void widen_into_panel(const T* w, size_t n, size_t k, size_t r, float* panel) {
+  using Layout = PanelLayout<S>;
+  float* to = panel + r / S::kTileRows * Layout::kTileFloats + r % S::kTileRows * S::kWidth;
+  const auto put = [&](const T* from, size_t group) {
+#pragma GCC unroll 2
+    for (size_t p = 0; p < Layout::kParts; ++p)
+      S::store(to + p * Layout::kPartFloats + group * Layout::kStep, S::load(from + p * S::kWidth));
+  };
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) put(w + i, i / kLanes);
+  for (; i < k; i += kLanes) {
+    const PaddedGroup<S, T> tail(w + i, i < n ? n - i : 0);
+    put(tail.value, i / kLanes);
+  }
+}
+
+// One block of k for TT tokens and one tile of a panel; lane sums rest in `lanes` between blocks.
 // A register file of 16 holds the tile for one part of the lanes at a time.
 template <class S, size_t TT>
-void panel_tile(const float* x,      // [TT, k], rows x_stride elements apart
-                size_t x_stride,     //
-                const float* panel,  // [kTileRows, kPanelK]
-                size_t k,            // a multiple of kLanes
-                bool first,          //
-                float* lanes) {      // [TT, kPanelRows, kLanes]
+void panel_tile(const float* x,     // [TT, k], rows x_stride elements apart
+                size_t x_stride,    //
+                const float* tile,  // PanelLayout
+                size_t k,           // a multiple of kLanes
+                bool first,         //
+                float* lanes) {     // [TT, kPanelRows, kLanes]
   for (size_t part = 0; part < kLanes; part += S::kWidth) {
     typename S::Vec sum[TT][S::kTileRows];
 #pragma GCC unroll 8
@@ -113,15 +141,16 @@ void panel_tile(const float* x,      // [TT, k], rows x_stride elements apart
 #pragma GCC unroll 8
       for (size_t r = 0; r < S::kTileRows; ++r)
         sum[t][r] = first ? S::zero() : S::load(lanes + (t * kPanelRows + r) * kLanes + part);
-    for (size_t i = part; i < k; i += kLanes) {
-      typename S::Vec token[TT];
+    const float* w = tile + part / S::kWidth * PanelLayout<S>::kPartFloats;
+    for (size_t i = part; i < k; i += kLanes, w += PanelLayout<S>::kStep) {
+      typename S::Vec weight[S::kTileRows];
 #pragma GCC unroll 8
-      for (size_t t = 0; t < TT; ++t) token[t] = S::load(x + t * x_stride + i);
+      for (size_t r = 0; r < S::kTileRows; ++r) weight[r] = S::load(w + r * S::kWidth);
 #pragma GCC unroll 8
-      for (size_t r = 0; r < S::kTileRows; ++r) {
-        const typename S::Vec weight = S::load(panel + r * kPanelK + i);
+      for (size_t t = 0; t < TT; ++t) {
+        const typename S::Vec token = S::load(x + t * x_stride + i);
 #pragma GCC unroll 8
-        for (size_t t = 0; t < TT; ++t) sum[t][r] = S::fma(token[t], weight, sum[t][r]);
+        for (size_t r = 0; r < S::kTileRows; ++r) sum[t][r] = S::fma(token, weight[r], sum[t][r]);
       }
     }
 #pragma GCC unroll 8
@@ -137,26 +166,26 @@ void panel_tokens(const Dots& a, size_t token, size_t k_begin, size_t k, size_t 
                   const float* panel, float* lanes) {
   const float* x = a.x + token * a.x_stride + k_begin;
   for (size_t r = 0; r < rows; r += S::kTileRows)
-    panel_tile<S, TT>(x, a.x_stride, panel + r * kPanelK, k, k_begin == 0,
-                      lanes + (token * kPanelRows + r) * kLanes);
+    panel_tile<S, TT>(x, a.x_stride, panel + r / S::kTileRows * PanelLayout<S>::kTileFloats, k,
+                      k_begin == 0, lanes + (token * kPanelRows + r) * kLanes);
 }
 
 // All tokens against `rows` <= kPanelRows weight rows from `row` on.
 template <class S, class T>
 void panel_rows(const Dots& a, size_t row, size_t rows) {
-  float* panel = a.scratch;                     // [kPanelRows, kPanelK]
+  float* panel = a.scratch;                     // kPanelRows · kPanelK floats
   float* lanes = panel + kPanelRows * kPanelK;  // [kDotsTokens, kPanelRows, kLanes]
-  const size_t whole_rows = round_up(rows, S::kTileRows);
   const T* w = static_cast<const T*>(a.w) + row * a.w_stride;
   for (size_t k_begin = 0; k_begin < a.k; k_begin += kPanelK) {
     const size_t n = a.k - k_begin < kPanelK ? a.k - k_begin : kPanelK;
     const size_t k = round_up(n, kLanes);
-    for (size_t r = 0; r < whole_rows; ++r)
-      widen<S, T>(w + r * a.w_stride + k_begin, panel + r * kPanelK, r < rows ? n : 0, k);
+    for (size_t r = 0; r < round_up(rows, S::kTileRows); ++r)
+      widen_into_panel<S, T>(w + r * a.w_stride + k_begin, r < rows ? n : 0, k, r, panel);
     size_t t = 0;
-    for (; t + S::kTileTokens <= a.tokens; t += S::kTileTokens)
-      panel_tokens<S, S::kTileTokens>(a, t, k_begin, k, whole_rows, panel, lanes);
-    for (; t < a.tokens; ++t) panel_tokens<S, 1>(a, t, k_begin, k, whole_rows, panel, lanes);
+    for (; t + 4 <= a.tokens; t += 4) panel_tokens<S, 4>(a, t, k_begin, k, rows, panel, lanes);
+    if (a.tokens - t == 3) panel_tokens<S, 3>(a, t, k_begin, k, rows, panel, lanes);
+    if (a.tokens - t == 2) panel_tokens<S, 2>(a, t, k_begin, k, rows, panel, lanes);
+    if (a.tokens - t == 1) panel_tokens<S, 1>(a, t, k_begin, k, rows, panel, lanes);
   }
   for (size_t t = 0; t < a.tokens; ++t) {
     float* out = a.out + t * a.out_stride + row;

@@ -24,9 +24,9 @@ inline constexpr size_t kLanes = 16;
 inline constexpr size_t kElementwiseWork = 32'768;
 
 // Limits of one call of `dots`, and the scratch that it needs; sized to stay in a core's L2 cache.
-inline constexpr size_t kDotsTokens = 128;
+inline constexpr size_t kDotsTokens = 96;
 inline constexpr size_t kPanelRows = 24;  // weight rows widened at a time
-inline constexpr size_t kPanelK = 512;
+inline constexpr size_t kPanelK = 1024;
 inline constexpr size_t kDotsScratchFloats =
     kPanelRows * kPanelK + kPanelRows * kDotsTokens * kLanes;
 

@@ -15,8 +15,7 @@ namespace weft::kernels {
 struct Avx2 {
   using Vec = __m256;
   static constexpr size_t kWidth = 8;
-  // 12 accumulators of the 16 registers.
-  static constexpr size_t kTileTokens = 4;
+  // Times 4 tokens: 12 accumulators of the 16 registers.
   static constexpr size_t kTileRows = 3;
   // Weight rows streamed side by side, for 1, 2, 3 and 4 tokens.
   static constexpr size_t kDirectRows[4] = {4, 2, 2, 1};

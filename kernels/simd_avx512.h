@@ -15,8 +15,7 @@ namespace weft::kernels {
 struct Avx512 {
   using Vec = __m512;
   static constexpr size_t kWidth = 16;
-  // 24 accumulators of the 32 registers.
-  static constexpr size_t kTileTokens = 4;
+  // Times 4 tokens: 24 accumulators of the 32 registers.
   static constexpr size_t kTileRows = 6;
   // Weight rows streamed side by side, for 1, 2, 3 and 4 tokens.
   static constexpr size_t kDirectRows[4] = {8, 4, 2, 2};

@@ -16,7 +16,6 @@ struct Portable {
     float lane[16];
   };
   static constexpr size_t kWidth = 16;
-  static constexpr size_t kTileTokens = 2;
   static constexpr size_t kTileRows = 2;
   // Weight rows streamed side by side, for 1, 2, 3 and 4 tokens.
   static constexpr size_t kDirectRows[4] = {4, 2, 2, 2};

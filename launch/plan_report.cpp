@@ -22,12 +22,17 @@ std::string formats_text(const planner::Formats& formats) {
                      dtype_name(formats.kv_value));
 }
 
-std::string limits_text(const planner::Limits& limits) {
+std::string limits_text(const planner::Limits& limits, size_t model_context) {
+  const std::string shortened = limits.context < model_context
+                                    ? fmt::format(" of the model's {}", model_context)
+                                    : std::string();
   return fmt::format(
-      "context {}, {} sequences, batches of {} tokens ({} of a prompt), {} in flight, {} KV blocks "
+      "context {}{}, {} sequences, batches of {} tokens ({} of a prompt), {} in flight, {} KV "
+      "blocks "
       "({} tokens)",
-      limits.context, limits.max_sequences, limits.max_batch_tokens, limits.prefill_chunk,
-      limits.batches_in_flight, limits.kv_blocks, limits.kv_blocks * planner::kKvBlockTokens);
+      limits.context, shortened, limits.max_sequences, limits.max_batch_tokens,
+      limits.prefill_chunk, limits.batches_in_flight, limits.kv_blocks,
+      limits.kv_blocks * planner::kKvBlockTokens);
 }
 
 std::string stage_row(size_t index, const planner::Stage& stage, size_t first_rank,
@@ -48,7 +53,7 @@ std::string plan_table(const Plan& plan, const planner::ModelSpec& spec,
       fmt::format("{}: {:.2f} B parameters, layout {}, {} ranks, {} numerics\n", spec.name,
                   static_cast<double>(n_parameters(spec)) / 1e9, layout_text(plan),
                   world_size(plan), planner::kNumericsNames[static_cast<size_t>(plan.numerics)]);
-  text += formats_text(plan.formats) + "\n" + limits_text(plan.limits) + "\n";
+  text += formats_text(plan.formats) + "\n" + limits_text(plan.limits, spec.context) + "\n";
   text += fmt::format("GiB of one rank; {}\n", memory_note);
   text += fmt::format("{:>5}  {:>9}  {:>3}  {:>9}", "stage", "layers", "TP", "ranks");
   for (const MemoryField& part : planner::kMemoryFields)

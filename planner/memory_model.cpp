@@ -11,6 +11,8 @@
 //                gate_up        [T, 2 f]           a
 //                gated          [T, f]             a
 //                partial        [T, hidden]        f32
+//                products       [T, widest + deepest + 128] f32, of all products of a layer the
+//                               most outputs and the most inputs (the CPU backend's scratch)
 //   buffers      edge           2 x [T, hidden]    a, where a stage follows
 //                reduction      [T, hidden]        f32, where tp > 1
 //                RoPE table     [context, d / 2, 2] f32
@@ -19,6 +21,7 @@
 //                sampled rows   2 x [S, hidden]    a, last stage
 //                logits         [S, v]             f32, last stage
 //                all logits     [S, tp v]          f32, last stage where tp > 1
+//                head's product [S, hidden + v + 128] f32, last stage
 //                seen ids       [S, vocab]         bytes, last stage
 //                workspaces     32 MiB for what the kernels and the messages need besides
 //
@@ -28,6 +31,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "planner/plan_fields.h"
 #include "runtime/base/error.h"
 
@@ -36,6 +41,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kBatchRowBytes = 64;
+constexpr size_t kProductLanes = 128;  // 8 chunks of 16 lanes
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
 // Products and sums that say so instead of wrapping: limits come from files.
@@ -107,13 +113,22 @@ size_t layer_bytes(const Sizes& s, size_t element_bytes) {
   return arena.bytes;
 }
 
+// Scratch of products with that many rows, outputs and inputs at most.
+size_t product_bytes(size_t rows, size_t outputs, size_t inputs) {
+  return times(rows, outputs + inputs + kProductLanes, dtype_bytes(DType::f32));
+}
+
 size_t activation_bytes(const Sizes& s) {
-  const size_t d = s.spec.head_dim;
-  const size_t columns = 2 * s.spec.hidden + (s.h + 2 * s.kv) * d + s.h * d + 3 * s.f;
+  const size_t rows = s.plan.limits.max_batch_tokens;
+  const size_t hidden = s.spec.hidden;
+  const size_t attended = s.h * s.spec.head_dim;
+  const size_t qkv = (s.h + 2 * s.kv) * s.spec.head_dim;
+  const size_t columns = 2 * hidden + qkv + attended + 3 * s.f;
   const size_t row =
-      columns * dtype_bytes(s.plan.formats.activations) + s.spec.hidden * dtype_bytes(DType::f32);
-  return times(s.plan.limits.max_batch_tokens, row) +
-         s.stage.tp * dtype_bytes(s.plan.formats.activations);
+      columns * dtype_bytes(s.plan.formats.activations) + hidden * dtype_bytes(DType::f32);
+  const size_t edge_padding = s.stage.tp * dtype_bytes(s.plan.formats.activations);
+  return times(rows, row) + edge_padding +
+         product_bytes(rows, std::max({qkv, hidden, 2 * s.f}), std::max({hidden, s.f, attended}));
 }
 
 // The last stage's, from the residual stream to the token.
@@ -122,7 +137,8 @@ size_t sampler_bytes(const Sizes& s) {
   const size_t logit_copies = 1 + (s.stage.tp > 1 ? s.stage.tp : 0);
   const size_t row = 2 * s.spec.hidden * dtype_bytes(s.plan.formats.activations) +
                      times(s.v, logit_copies, f32) + s.spec.vocab;
-  return times(s.plan.limits.max_sequences, row);
+  const size_t rows = s.plan.limits.max_sequences;
+  return times(rows, row) + product_bytes(rows, s.v, s.spec.hidden);
 }
 
 size_t buffer_bytes(const Sizes& s) {

@@ -95,45 +95,36 @@ void Bpe::push_candidate(int32_t place) const {
   const Symbol& right = scratch_.symbols[static_cast<size_t>(symbol.next)];
   const MergeTable::Merge* merge = merges_.find(symbol.id, right.id);
   if (merge == nullptr) return;
-  scratch_.heap.push_back({uint64_t{merge->rank} << 32 | static_cast<uint32_t>(place), merge->id});
+  scratch_.queue.push({merge->rank, static_cast<uint32_t>(place)});
 }
 
-// False where the candidate is out of date: its symbols were merged with others since.
-bool Bpe::merge_next(const Candidate& candidate) const {
+// False where the candidate is out of date: its symbols were merged with others since. As in the
+// package, another pair that makes the same token counts as the same.
+bool Bpe::merge_next(const MergeCandidate& candidate) const {
   auto& symbols = scratch_.symbols;
-  const auto place = static_cast<int32_t>(candidate.order & 0xFFFFFFFFu);
-  Symbol& left = symbols[static_cast<size_t>(place)];
+  Symbol& left = symbols[candidate.place];
   if (left.id < 0 || left.next < 0) return false;
   Symbol& right = symbols[static_cast<size_t>(left.next)];
   const MergeTable::Merge* merge = merges_.find(left.id, right.id);
-  if (merge == nullptr || merge->id != candidate.id) return false;
-  left.id = candidate.id;
+  if (merge == nullptr || merge->id != merged_ids_[candidate.rank]) return false;
+  left.id = merge->id;
   left.next = right.next;
   right.id = -1;
-  if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = place;
+  if (left.next >= 0) {
+    symbols[static_cast<size_t>(left.next)].previous = static_cast<int32_t>(candidate.place);
+  }
   return true;
 }
 
 void Bpe::merge() const {
-  const auto later = [](const Candidate& a, const Candidate& b) { return a.order > b.order; };
-  auto& heap = scratch_.heap;
-  const auto push = [&](int32_t place) {
-    const size_t before = heap.size();
-    push_candidate(place);
-    if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), later);
-  };
-  heap.clear();
+  scratch_.queue.start(scratch_.symbols.size());
   for (size_t i = 0; i < scratch_.symbols.size(); ++i) push_candidate(static_cast<int32_t>(i));
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const Candidate candidate = heap.back();
-    heap.pop_back();
+  MergeCandidate candidate{};
+  while (scratch_.queue.pop(candidate)) {
     if (!merge_next(candidate)) continue;
-    const auto place = static_cast<int32_t>(candidate.order & 0xFFFFFFFFu);
-    const int32_t previous = scratch_.symbols[static_cast<size_t>(place)].previous;
-    if (previous >= 0) push(previous);
-    push(place);
+    const int32_t previous = scratch_.symbols[candidate.place].previous;
+    if (previous >= 0) push_candidate(previous);
+    push_candidate(static_cast<int32_t>(candidate.place));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/merge_queue.h"
 #include "runtime/tokenizer_json.h"
 #include "runtime/vocabulary.h"
 
@@ -51,13 +52,9 @@ class Bpe {
     int32_t id;  // -1: merged into the one on its left
     int32_t previous, next;
   };
-  struct Candidate {  // a merge of the symbol at a place with the one after it
-    uint64_t order;   // rank << 32 | place
-    int32_t id;
-  };
   struct Scratch {
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    MergeQueue queue;
     std::unordered_map<std::string, std::vector<int32_t>> known_words;
   };
 
@@ -69,10 +66,11 @@ class Bpe {
   void append_symbol(int32_t id) const;
   void push_candidate(int32_t place) const;
   void merge() const;
-  bool merge_next(const Candidate& candidate) const;
+  bool merge_next(const MergeCandidate& candidate) const;
 
   Vocabulary vocabulary_;
   MergeTable merges_;
+  std::vector<int32_t> merged_ids_;                   // by rank
   std::unordered_map<char32_t, int32_t> characters_;  // tokens of one character
   std::vector<int32_t> bytes_;                        // [256] ids of <0x00>…<0xFF>, -1 if none
   std::string unknown_;                               // "": characters without a token vanish

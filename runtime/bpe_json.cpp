@@ -66,7 +66,6 @@ void Bpe::read_merges(const JsonNode& model) {
     throw merges.error("{} entries; at most {} are read", list.size(), kMostMerges);
   }
   merges_ = MergeTable(list.size());
-  uint32_t rank = 0;
   std::string whole;
   for (size_t i = 0; i < list.size(); ++i) {
     // The first line of a merges.txt, which some converters left in.
@@ -80,8 +79,10 @@ void Bpe::read_merges(const JsonNode& model) {
       if (id >= 0) return id;
       throw input_error("{}[{}]: token \"{}\" is not in model.vocab", merges.where(), i, token);
     };
-    merges_.set(id_of(parts.left), id_of(parts.right), {rank, id_of(whole)});
-    ++rank;
+    const int32_t left = id_of(parts.left), right = id_of(parts.right);
+    const auto rank = static_cast<uint32_t>(merged_ids_.size());
+    merged_ids_.push_back(id_of(whole));
+    merges_.set(left, right, {rank, merged_ids_.back()});
   }
 }
 

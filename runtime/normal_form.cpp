@@ -70,7 +70,27 @@ void append_decomposed(char32_t code, utf8proc_option_t options, std::vector<int
   codes.insert(codes.end(), parts, parts + n);
 }
 
+char32_t lower_of(char32_t code) {
+  const auto table = newer_lower_case();
+  const auto row = std::upper_bound(table.begin(), table.end(), code,
+                                    [](char32_t c, const LowerCase& r) { return c < r.first; });
+  if (row != table.begin() && code <= row[-1].last) return row[-1].lower + (code - row[-1].first);
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
+
 }  // namespace
+
+std::string lower_case(std::string_view text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = utf8_step(text, at);
+    at += step.bytes;
+    // U+0130 is the one character whose lower case is two: i and a dot above.
+    append_utf8(result, step.code == 0x130 ? U'i' : lower_of(step.code));
+    if (step.code == 0x130) append_utf8(result, 0x307);
+  }
+  return result;
+}
 
 std::string normalize(std::string_view text, NormalForm form) {
   const bool ascii = std::all_of(text.begin(), text.end(),

@@ -1,7 +1,5 @@
 #include "runtime/normalizer.h"
 
-#include <utf8proc.h>
-
 #include "runtime/utf8.h"
 
 namespace weft::runtime {
@@ -10,35 +8,24 @@ namespace {
 constexpr size_t kMostSteps = 64;
 // A Replace could double the text in every step.
 constexpr size_t kMostTextBytes = size_t{1} << 30;
+// The package inserts a content there that it then overwrites in part.
+constexpr std::string_view kEmptyMatch = "a Replace normalizer's pattern matches an empty text";
 
-std::string replace_all(std::string_view text, const Normalizer::Replace& step) {
+std::string replace_all(std::string_view text, const Normalizer::Replace& step, bool& keeps_start) {
   std::vector<Span> matches;
   step.pattern.find_all(text, matches);
   if (matches.empty()) return std::string(text);
+  if (matches[0].begin == 0 && step.content.empty()) keeps_start = false;
   std::string result;
   size_t at = 0;
   for (const Span& match : matches) {
+    if (match.begin == match.end) throw run_error("{} at byte {}", kEmptyMatch, match.begin);
     result.append(text, at, match.begin - at);
     result += step.content;
     at = match.end;
     if (result.size() > kMostTextBytes) throw run_error("normalized text exceeds 1 GiB");
   }
   return result.append(text, at);
-}
-
-std::string lowercase(std::string_view text) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Step step = utf8_step(text, at);
-    at += step.bytes;
-    // U+0130 is the one character whose lower case is two: i and a dot above.
-    const bool dotted = step.code == 0x130;
-    append_utf8(result, dotted ? U'i'
-                               : static_cast<char32_t>(
-                                     utf8proc_tolower(static_cast<utf8proc_int32_t>(step.code))));
-    if (dotted) append_utf8(result, 0x307);
-  }
-  return result;
 }
 
 struct Apply {
@@ -49,8 +36,8 @@ struct Apply {
   void operator()(const Normalizer::Prepend& step) {
     if (!text.empty()) text.insert(0, step.text);
   }
-  void operator()(const Normalizer::Replace& step) { text = replace_all(text, step); }
-  void operator()(const Normalizer::Lowercase&) { text = lowercase(text); }
+  void operator()(const Normalizer::Replace& step) { text = replace_all(text, step, keeps_start); }
+  void operator()(const Normalizer::Lowercase&) { text = lower_case(text); }
   void operator()(const Normalizer::Strip& step) {
     const size_t begin = step.left ? skip_white_space(text, 0) : 0;
     const size_t end = step.right ? skip_white_space_back(text, text.size(), begin) : text.size();
@@ -80,21 +67,25 @@ void Normalizer::add(const JsonNode& node) {
   if (kind == "Sequence") {
     for (const JsonNode& item : node.at("normalizers").items()) add(item);
   } else if (kind == "NFC") {
-    steps_.push_back(NormalForm::kNfc);
+    steps_.emplace_back(NormalForm::kNfc);
   } else if (kind == "NFD") {
-    steps_.push_back(NormalForm::kNfd);
+    steps_.emplace_back(NormalForm::kNfd);
   } else if (kind == "NFKC") {
-    steps_.push_back(NormalForm::kNfkc);
+    steps_.emplace_back(NormalForm::kNfkc);
   } else if (kind == "NFKD") {
-    steps_.push_back(NormalForm::kNfkd);
+    steps_.emplace_back(NormalForm::kNfkd);
   } else if (kind == "Prepend") {
-    steps_.push_back(Prepend{node.at("prepend").text()});
+    steps_.emplace_back(Prepend{node.at("prepend").text()});
   } else if (kind == "Replace") {
-    steps_.push_back(Replace{pattern_from_json(node.at("pattern")), node.at("content").text()});
+    Replace step{pattern_from_json(node.at("pattern")), node.at("content").text()};
+    std::vector<Span> matches;
+    step.pattern.find_all("", matches);
+    if (!matches.empty()) throw node.error("{}; that is not supported", kEmptyMatch);
+    steps_.emplace_back(std::move(step));
   } else if (kind == "Lowercase") {
-    steps_.push_back(Lowercase{});
+    steps_.emplace_back(Lowercase{});
   } else if (kind == "Strip") {
-    steps_.push_back(Strip{node.flag("strip_left", true), node.flag("strip_right", true)});
+    steps_.emplace_back(Strip{node.flag("strip_left", true), node.flag("strip_right", true)});
   } else {
     throw node.error(
         "normalizer \"{}\" is not supported; read are NFC, NFD, NFKC, NFKD, Prepend, Replace, "

@@ -12,7 +12,7 @@ namespace {
 
 // A run of 1 MB is one match of about as many steps; what needs hundreds of times more is a
 // pattern that explodes.
-constexpr uint32_t kMatchLimit = 400'000'000;
+constexpr uint32_t kMatchLimit = 200'000'000;
 constexpr size_t kJitStackBytes = size_t{64} << 20;
 constexpr size_t kMostPatternBytes = size_t{64} << 10;
 
@@ -40,6 +40,7 @@ std::string message_of(int status) {
 struct Pattern::Compiled {
   std::string where;
   Code code;
+  bool is_fast = false;  // the JIT compiled it
   JitStack stack;
   MatchContext context;
   MatchData data;
@@ -51,8 +52,11 @@ struct Pattern::Compiled {
 
 bool Pattern::Compiled::next(std::string_view text, size_t at, Span& match) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  int status = pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(),
-                           context.get());
+  int status = PCRE2_ERROR_JIT_STACKLIMIT;
+  if (is_fast) {
+    status = pcre2_jit_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(),
+                             context.get());
+  }
   if (status == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter keeps its state on the heap
     status = pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                          data.get(), context.get());
@@ -105,7 +109,7 @@ Pattern Pattern::from_pcre2(std::string_view regex, const std::string& where) {
                       message_of(status), offset, regex);
   }
   // Without a JIT for this machine PCRE2 interprets: slower, the same matches.
-  pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE);
+  compiled->is_fast = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE) == 0;
   compiled->stack.reset(pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr));
   compiled->context.reset(pcre2_match_context_create(nullptr));
   compiled->data.reset(pcre2_match_data_create_from_pattern(compiled->code.get(), nullptr));

@@ -13,6 +13,9 @@ constexpr std::string_view kSpace =
     "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"
     "\\x{3000}";
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Oniguruma counts the Latin-1 fractions and superscripts as \w, but not inside a class.
+constexpr std::string_view kWordAlone =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe";
 
 class Translation {
  public:
@@ -79,7 +82,7 @@ class Translation {
   void escape(bool in_class) {
     const char c = peek(1);
     if (c == 's' || c == 'S') return shorthand(kSpace, c == 'S', in_class);
-    if (c == 'w' || c == 'W') return shorthand(kWord, c == 'W', in_class);
+    if (c == 'w' || c == 'W') return shorthand(in_class ? kWord : kWordAlone, c == 'W', in_class);
     if (c == 'p' || c == 'P') return property();
     if (c == 'x') {  // \xHH or \x{H…}
       const size_t close = peek(2) == '{' ? pattern_.find('}', at_) : at_ + 1;

@@ -215,24 +215,25 @@ void Pretokenizer::add(const JsonNode& node) {
   if (kind == "Sequence") {
     for (const JsonNode& item : node.at("pretokenizers").items()) add(item);
   } else if (kind == "Split") {
-    steps_.push_back(Split{pattern_from_json(node.at("pattern")),
-                           behavior_from_json(node.at("behavior")), node.flag("invert", false)});
+    steps_.emplace_back(Split{pattern_from_json(node.at("pattern")),
+                              behavior_from_json(node.at("behavior")), node.flag("invert", false)});
   } else if (kind == "Digits") {
     const bool each = node.flag("individual_digits", false);
-    steps_.push_back(Split{Pattern::from_pcre2(kNumeric, node.where()),
-                           each ? Behavior::kIsolated : Behavior::kContiguous, false});
+    steps_.emplace_back(Split{Pattern::from_pcre2(kNumeric, node.where()),
+                              each ? Behavior::kIsolated : Behavior::kContiguous, false});
   } else if (kind == "ByteLevel") {
-    if (node.flag("add_prefix_space", true)) steps_.push_back(PrefixSpace{});
+    if (node.flag("add_prefix_space", true)) steps_.emplace_back(PrefixSpace{});
     if (node.flag("use_regex", true)) {
-      steps_.push_back(Split{Pattern::from_regex(kGpt2, node.where()), Behavior::kIsolated, false});
+      steps_.emplace_back(
+          Split{Pattern::from_regex(kGpt2, node.where()), Behavior::kIsolated, false});
     }
-    steps_.push_back(ByteMark{});
+    steps_.emplace_back(ByteMark{});
   } else if (kind == "Metaspace") {
     const std::string& mark = node.at("replacement").text();
-    steps_.push_back(SpaceMark{mark, prepend_from_json(node)});
+    steps_.emplace_back(SpaceMark{mark, prepend_from_json(node)});
     if (node.flag("split", true)) {
-      steps_.push_back(Split{Pattern::from_literal(mark, node.at("replacement").where()),
-                             Behavior::kMergedWithNext, false});
+      steps_.emplace_back(Split{Pattern::from_literal(mark, node.at("replacement").where()),
+                                Behavior::kMergedWithNext, false});
     }
   } else {
     throw node.error(

@@ -12,7 +12,8 @@ struct SynthFolder {
   planner::ModelSpec spec;
   uint64_t seed = 0;
   size_t most_shard_bytes = size_t{5} << 30;  // a larger tensor gets a shard of its own
-  std::string model_folder;  // whose tokenizer and generation settings are taken over, or empty
+  // Whose tokenizer and generation settings are taken over, or empty.
+  std::string model_folder = {};
 };
 
 // Writes config.json, generation_config.json, model.safetensors (or shards and their index) and the

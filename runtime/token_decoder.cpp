@@ -172,7 +172,7 @@ void TokenDecoder::finish(std::vector<DecodeState>& states, std::string& text) c
 TokenDecoder TokenDecoder::from_json(const std::optional<JsonNode>& node) {
   TokenDecoder decoder;
   if (node) decoder.add(*node);
-  if (!node) decoder.steps_.push_back(Join{});
+  if (!node) decoder.steps_.emplace_back(Join{});
   return decoder;
 }
 
@@ -192,25 +192,25 @@ void TokenDecoder::add(const JsonNode& node) {
     const bool one_character =
         pattern.is_literal() && utf8_step(pattern.literal(), 0).bytes == pattern.literal().size();
     if (!one_character) needs_whole_tokens();
-    steps_.push_back(Replace{std::move(pattern), node.at("content").text()});
+    steps_.emplace_back(Replace{std::move(pattern), node.at("content").text()});
   } else if (kind == "ByteFallback") {
     needs_whole_tokens();
-    steps_.push_back(ByteFallback{});
+    steps_.emplace_back(ByteFallback{});
   } else if (kind == "Fuse") {
-    steps_.push_back(Fuse{});
+    steps_.emplace_back(Fuse{});
     fuses_ = true;
   } else if (kind == "Strip") {
     const std::string& character = node.at("content").text();
     if (character.empty()) throw node.error("Strip without content");
-    steps_.push_back(Strip{character, count("start"), count("stop")});
+    steps_.emplace_back(Strip{character, count("start"), count("stop")});
   } else if (kind == "ByteLevel") {
     needs_whole_tokens();
-    steps_.push_back(ByteUnmark{});
+    steps_.emplace_back(ByteUnmark{});
     fuses_ = true;
   } else if (kind == "Metaspace") {
     const std::string& mark = node.at("replacement").text();
     if (mark.empty()) throw node.error("Metaspace without replacement");
-    steps_.push_back(
+    steps_.emplace_back(
         SpaceUnmark{mark, Pretokenizer::prepend_from_json(node) != Pretokenizer::Prepend::kNever});
   } else {
     throw node.error(

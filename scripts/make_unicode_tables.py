@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tokenizer's two Unicode tables (runtime/unicode_tables.cpp).
+"""Writes the tokenizer's three Unicode tables (runtime/unicode_tables.cpp).
 
 The `tokenizers` package, PCRE2, utf8proc and Python each carry another version of Unicode. What the
 package does is measured character by character; the tables hold only where it differs:
@@ -7,7 +7,8 @@ package does is measured character by character; the tables hold only where it d
 - stand-ins: characters whose general category is not what it was in Unicode 14, which is what the
   oldest PCRE2 we build with knows;
 - inert: characters that a newer Unicode decomposes or orders, while the package's normal forms
-  (Unicode 9) leave them alone.
+  (Unicode 9) leave them alone;
+- newer lower case: characters that got one after Unicode 14.
 
 Needs a Python whose unicodedata is version 14 (3.11), and the packages tokenizers and unicodedata2:
     scripts/make_unicode_tables.py && clang-format -i runtime/unicode_tables.cpp
@@ -78,6 +79,20 @@ def inert():
     return rows
 
 
+def newer_lower_case():
+    lowercase = normalizers.Lowercase()
+    rows = []
+    for c in CHARACTERS:
+        lower = lowercase.normalize_str(c)
+        if lower == c.lower() or len(lower) != 1:
+            continue
+        if rows and rows[-1][1] == ord(c) - 1 and rows[-1][2] - rows[-1][0] == ord(lower) - ord(c):
+            rows[-1][1] = ord(c)
+        else:
+            rows.append([ord(c), ord(c), ord(lower)])
+    return rows
+
+
 def main():
     assert unicodedata.unidata_version == "14.0.0", unicodedata.unidata_version
     lines = ["// Made by scripts/make_unicode_tables.py: where Unicode's versions differ.",
@@ -86,9 +101,12 @@ def main():
     lines += ["    {0x%04X, 0x%04X, 0x%04X}," % tuple(row) for row in stand_ins()]
     lines += ["};", "", "constexpr CharacterRange kInert[] = {"]
     lines += ["    {0x%04X, 0x%04X}," % tuple(row) for row in inert()]
+    lines += ["};", "", "constexpr LowerCase kLowerCase[] = {"]
+    lines += ["    {0x%04X, 0x%04X, 0x%04X}," % tuple(row) for row in newer_lower_case()]
     lines += ["};", "", "}  // namespace", "",
               "std::span<const StandIn> stand_ins() { return kStandIns; }", "",
               "std::span<const CharacterRange> inert_characters() { return kInert; }", "",
+              "std::span<const LowerCase> newer_lower_case() { return kLowerCase; }", "",
               "}  // namespace weft::runtime", ""]
     target = pathlib.Path(__file__).resolve().parent.parent / "runtime" / "unicode_tables.cpp"
     target.write_text("\n".join(lines))

@@ -119,6 +119,7 @@ TEST_F(PlanCommandTest, MachineMemoryIsSharedByTheRanks) {
                                 "8", "--dtype", "f16", "-o", file("plan.yaml")});
   EXPECT_EQ(outcome.error, "");
   EXPECT_NE(outcome.out.find("this machine's"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("context 64 of the model's 16384"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("shared by 2"), std::string::npos) << outcome.out;
   EXPECT_EQ(planner::read_plan_yaml(file("plan.yaml")).formats.kv_key, DType::f16);
 }

@@ -63,9 +63,10 @@ TEST(MemoryModel, PartsAddUpAndFollowTheLimits) {
   EXPECT_EQ(before, plan.predicted.rank_memory[0]);
   EXPECT_EQ(before.kv, plan.limits.kv_blocks * kv_block_bytes(spec, plan, 0));
   EXPECT_EQ(before.total(), before.weights + before.kv + before.activations + before.buffers);
-  // Rows of 2 x 256 + (4 + 2) x 32 + 4 x 32 + 3 x 192 bf16 and 256 f32; 2 more for the edge's
-  // slices.
-  EXPECT_EQ(before.activations, 2048u * ((512 + 192 + 128 + 576) * 2 + 256 * 4) + 4);
+  // A row: 2 x 256 + (4 + 2) x 32 + 4 x 32 + 3 x 192 bf16, 256 f32, and the scratch of a product of
+  // 2 x 192 outputs and 256 inputs. 2 more for the edge's slices.
+  EXPECT_EQ(before.activations,
+            2048u * ((512 + 192 + 128 + 576) * 2 + 256 * 4 + (384 + 256 + 128) * 4) + 4);
   plan.limits.max_batch_tokens = 4096;
   plan.limits.kv_blocks *= 3;
   const MemoryParts after = rank_memory(spec, plan, 0);
@@ -79,7 +80,7 @@ TEST(MemoryModel, TheLastStageHoldsLogits) {
   const ModelSpec spec = small_spec();
   const Plan plan = plan_for(spec, "3x2,3x2");
   const size_t edge = 2 * 2048 * 256 * 2;
-  const size_t sampler = 64 * (2 * 256 * 2 + 1024 * 3 * 4 + 2048);
+  const size_t sampler = 64 * (2 * 256 * 2 + 1024 * 3 * 4 + 2048 + (256 + 1024 + 128) * 4);
   EXPECT_EQ(rank_memory(spec, plan, 1).buffers,
             rank_memory(spec, plan, 0).buffers - edge + sampler);
 }

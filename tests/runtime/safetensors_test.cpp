@@ -19,8 +19,10 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
                      offsets);
 }
 
+std::string object(const std::string& members) { return fmt::format("{{{}}}", members); }
+
 StoredTensors parse(const std::string& members, uint64_t data_bytes) {
-  return parse_safetensors_header("{" + members + "}", data_bytes, "x.safetensors");
+  return parse_safetensors_header(object(members), data_bytes, "x.safetensors");
 }
 
 std::string with_length(uint64_t length, const std::string& rest) {
@@ -125,12 +127,12 @@ TEST(Safetensors, RefusesJsonThatIsNone) {
 
 TEST(Safetensors, RefusesDeepJson) {
   const std::string deep(100'000, '[');
-  EXPECT_ERROR(parse_safetensors_header("{\"a\":" + deep, 0, "x"), "deeper than 8");
+  EXPECT_ERROR(parse_safetensors_header(fmt::format("{{\"a\":{}", deep), 0, "x"), "deeper than 8");
 }
 
 TEST(Safetensors, OpensAFile) {
   const TemporaryFolder folder;
-  const std::string header = "{" + entry("a", "F16", "[2]", "[0,4]") + "}  ";
+  const std::string header = object(entry("a", "F16", "[2]", "[0,4]")) + "  ";
   const auto opened = open_safetensors(write(folder, with_length(header.size(), header + "wxyz")));
   EXPECT_EQ(opened.data_offset, 8 + header.size());
   EXPECT_EQ(opened.tensors.at("a").end, 4u);
@@ -150,7 +152,7 @@ TEST(Safetensors, RefusesLengthsTheFileDoesNotHave) {
 
 TEST(Safetensors, RefusesATruncatedFile) {
   const TemporaryFolder folder;
-  const std::string header = "{" + entry("a", "F32", "[100]", "[0,400]") + "}";
+  const std::string header = object(entry("a", "F32", "[100]", "[0,400]"));
   EXPECT_ERROR(
       open_safetensors(write(folder, with_length(header.size(), header + std::string(399, 'x')))),
       "\"a\" ends at byte 400", "the file has 399", "cut short");

@@ -113,8 +113,8 @@ TEST(SynthFolder, TakesTheTokenizerOver) {
 TEST(SynthFolder, RefusesADiskThatIsTooSmallBeforeItWrites) {
   const TemporaryFolder folder;
   SynthFolder synth{test::small_model(), 3};
-  synth.spec.vocab = size_t{1} << 24;
-  synth.spec.hidden = size_t{1} << 23;  // 512 TiB of embedding and head
+  synth.spec.vocab = size_t{1} << 22;
+  synth.spec.hidden = size_t{1} << 20;  // 16 TiB of embedding and head
   EXPECT_ERROR(write(synth, folder / "m"), "free", "needs");
   EXPECT_EQ(n_files(folder.path()), 0u);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "runtime/base/error.h"
 #include "runtime/tensor_list.h"
 #include "tests/support/small_model.h"
 
