@@ -72,7 +72,7 @@ class RankWorker {
   StageEdges edges_;
   std::optional<Sampler> sampler_;
   TokenResults results_;
-  bool have_local_results_ = false;  // rank 0 samples itself
+  bool have_local_results_ = false;   // rank 0 samples itself
   parallel::ControlChannel channel_;  // of results, from the sampling rank to stage 0
   uint64_t results_through_ = 0;      // batch id up to which tokens are known here
   std::vector<uint64_t> sampled_in_;  // [max_sequences] latest batch that samples the slot
