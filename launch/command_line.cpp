@@ -36,8 +36,9 @@ std::string unknown_argument(const CLI::App& app) {
     const std::vector<std::string> names = names_in(command);
     const std::vector<std::string_view> views(names.begin(), names.end());
     const char* kind = name.starts_with("-") ? "flag" : "argument";
-    return fmt::format("unknown {} \"{}\"{}; see weft {} --help", kind, name,
-                       did_you_mean(name, views), command.get_name());
+    const std::string place = &command == &app ? "weft" : "weft " + command.get_name();
+    return fmt::format("unknown {} \"{}\"{}; see {} --help", kind, name, did_you_mean(name, views),
+                       place);
   }
   return "unknown argument";
 }
@@ -65,7 +66,8 @@ int refuse(const CLI::App& app, const std::string& what, int status) {
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
-    return 0;
+    if (!app.get_subcommands().empty()) return 0;
+    return refuse(app, "a subcommand is needed: plan, run, check or synth; see weft --help", 2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ExtrasError&) {
@@ -80,7 +82,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
 int run_command_line(int argc, char** argv) {
   CLI::App app("Plans, launches and runs large-language-model inference over many GPUs.", "weft");
   app.set_version_flag("--version", "weft " WEFT_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is refused below, after unknown words have been named
   start_logging(-1, false);
   add_plan_command(app);
   add_run_command(app);

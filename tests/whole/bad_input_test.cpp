@@ -95,7 +95,9 @@ TEST(BadLayout, PlanWithADoubledLayer) {
   yaml.replace(at, 6, "[3, 5]");
   std::ofstream(path) << yaml;
   expect_refused(run_weft(2, run_demo({"--plan", path}), kSeconds), {"layer"});
-  expect_refused(run_weft(1, {"check", "--model", kDemo, "--plan", path}), {}, 2);
+  const CommandResult check = run_weft(1, {"check", "--model", kDemo, "--plan", path}, kSeconds);
+  EXPECT_EQ(check.status, 2);
+  EXPECT_NE(check.err.find("layer"), std::string::npos) << check.err;
 }
 
 TEST(BadLayout, TensorParallelismThatCantBe) {

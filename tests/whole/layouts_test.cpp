@@ -56,9 +56,7 @@ Output run_layout(const Layout& layout, size_t n_prompts, const std::vector<std:
                                         folder / "logits.safetensors",
                                         "--max-tokens",
                                         "12",
-                                        "--ignore-eos",
-                                        "--threads",
-                                        "1"};
+                                        "--ignore-eos"};
   arguments.insert(arguments.end(), layout.flags.begin(), layout.flags.end());
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult result = run_weft(layout.n_ranks, arguments);
@@ -77,7 +75,7 @@ Output run_layout(const Layout& layout, size_t n_prompts, const std::vector<std:
 }
 
 const Layout& one_rank() {
-  static const Layout layout{"one_rank", 1, {}};
+  static const Layout layout{"one_rank", 1, {"--threads", "1"}};
   return layout;
 }
 
