@@ -21,7 +21,7 @@ struct Gemm {
   size_t k = 0;
   size_t x_stride = 0;
   size_t y_stride = 0;
-  size_t n_chunks = 1;  // a power of two that divides k
+  size_t n_chunks = 1;  // a power of two, at most 8, that divides k
   bool invariant = true;
   // Scratch of gemm_workspace_floats(…) floats; may be null when that is 0.
   float* workspace = nullptr;

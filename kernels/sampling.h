@@ -26,8 +26,10 @@ struct SampleRow {
 // Order: repetition penalty, temperature, top-k (ties at the k-th stay in), top-p (smallest set of
 // highest probability that reaches p; at least one), then argmax of logit / temperature + Gumbel
 // noise from Philox4x32-10 (Salmon et al., "Parallel Random Numbers", 2011); ties go to the lowest
-// id. Log-probabilities are of the raw logits (before penalty and temperature), by a log-sum-exp
-// over fixed chunks of 1,024 ids. NaN logits throw std::domain_error naming the row.
+// id. Probabilities are summed for top-p as multiples of 2^-40, so that no order of summation
+// shows; noise is defined in kernels/gumbel.h. Log-probabilities are of the raw logits (before
+// penalty and temperature), by a log-sum-exp over fixed chunks of 1,024 ids. NaN logits throw
+// std::domain_error naming the row.
 struct Sample {
   const float* logits = nullptr;  // [n_shards, rows, shard_vocab]; ids >= vocab are padding
   size_t n_shards = 1;

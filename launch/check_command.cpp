@@ -65,8 +65,8 @@ void check_all(const CheckOptions& options) {
     for (const std::string& problem : planner::problems(*spec))
       problems.push_back(fmt::format("{}: {}", options.model, problem));
     check_files(options, *spec, problems);
-    fmt::print("model: {}, {:.2f} B parameters, {}\n", spec->name,
-               static_cast<double>(planner::n_parameters(*spec)) / 1e9, dtype_name(spec->dtype));
+    fmt::print("model: {}, {} parameters, {}\n", spec->name,
+               human_count(planner::n_parameters(*spec)), dtype_name(spec->dtype));
   }
   if (!options.plan.empty())
     collect(problems, [&] { check_plan(options.plan, spec ? &*spec : nullptr, problems); });

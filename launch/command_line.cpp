@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "launch/commands.h"
+#include "parallel/mpi_session.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
@@ -34,24 +36,45 @@ std::string unknown_argument(const CLI::App& app) {
     const std::vector<std::string> names = names_in(command);
     const std::vector<std::string_view> views(names.begin(), names.end());
     const char* kind = name.starts_with("-") ? "flag" : "argument";
-    return fmt::format("unknown {} \"{}\"{}; see weft {} --help", kind, name,
-                       did_you_mean(name, views), command.get_name());
+    const std::string place = &command == &app ? "weft" : "weft " + command.get_name();
+    return fmt::format("unknown {} \"{}\"{}; see {} --help", kind, name, did_you_mean(name, views),
+                       place);
   }
   return "unknown argument";
+}
+
+// Under mpirun or srun every rank of `weft run` finds the same mistake in its flags; rank 0 says
+// it, and none leaves before.
+bool started_with_others(const CLI::App& app) {
+  int initialized = 0;
+  parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
+  return innermost(app).get_name() == "run" && std::getenv("PMIX_RANK") != nullptr &&
+         initialized == 0;
+}
+
+int refuse(const CLI::App& app, const std::string& what, int status) {
+  if (!started_with_others(app)) {
+    fmt::print(stderr, "weft: {}\n", what);
+    return status;
+  }
+  parallel::MpiSession session(nullptr, nullptr);
+  if (session.rank() == 0) fmt::print(stderr, "weft: {}\n", what);
+  session.close();
+  return status;
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
-    return 0;
+    if (!app.get_subcommands().empty()) return 0;
+    return refuse(app, "a subcommand is needed: plan, run, check or synth; see weft --help", 2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ExtrasError&) {
-    fmt::print(stderr, "weft: {}\n", unknown_argument(app));
+    return refuse(app, unknown_argument(app), 2);
   } catch (const CLI::ParseError& bad) {
-    fmt::print(stderr, "weft: {}\n", bad.what());
+    return refuse(app, bad.what(), 2);
   }
-  return 2;
 }
 
 }  // namespace
@@ -59,7 +82,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
 int run_command_line(int argc, char** argv) {
   CLI::App app("Plans, launches and runs large-language-model inference over many GPUs.", "weft");
   app.set_version_flag("--version", "weft " WEFT_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is refused below, after unknown words have been named
   start_logging(-1, false);
   add_plan_command(app);
   add_run_command(app);
@@ -70,8 +93,7 @@ int run_command_line(int argc, char** argv) {
   } catch (const SaidElsewhere& error) {
     return error.status();
   } catch (const Error& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
-    return error.status();
+    return refuse(app, error.what(), error.status());
   } catch (const std::exception& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return 1;

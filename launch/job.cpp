@@ -71,19 +71,10 @@ void Job::read_facts() {
   if (!wrong.empty()) throw input_error("{} can't be run:{}", options_.model, joined(wrong));
 }
 
-// Rank 0 makes or reads the plan and finds all that is wrong with it before anything is allocated.
+// Rank 0 makes or reads the plan; what can't be is refused there, before anything is allocated.
 void Job::settle_plan() {
-  const auto n_ranks = static_cast<size_t>(session_.size());
   const size_t rank_memory = machine_memory_bytes() / static_cast<size_t>(session_.node_size());
-  plan_ = make_plan(options_.plan, spec_, n_ranks, rank_memory);
-  std::vector<std::string> wrong = planner::problems(plan_, spec_);
-  const size_t wanted = planner::world_size(plan_);
-  if (wanted != n_ranks)
-    wrong.push_back(
-        fmt::format("layout {} needs {} ranks and the job has {}: start it with "
-                    "mpirun -n {}",
-                    planner::layout_text(plan_), wanted, n_ranks, wanted));
-  if (!wrong.empty()) throw input_error("the plan can't be run:{}", joined(wrong));
+  plan_ = make_plan(options_.plan, spec_, static_cast<size_t>(session_.size()), rank_memory);
   if (!options_.dump_plan.empty()) write_file(options_.dump_plan, planner::to_yaml(plan_));
 }
 

@@ -8,6 +8,7 @@
 #include "planner/memory_model.h"
 #include "planner/plan_fields.h"
 #include "planner/plan_json.h"
+#include "runtime/base/text.h"
 
 namespace weft::launch {
 namespace {
@@ -50,9 +51,9 @@ std::string stage_row(size_t index, const planner::Stage& stage, size_t first_ra
 std::string plan_table(const Plan& plan, const planner::ModelSpec& spec,
                        const std::string& memory_note) {
   std::string text =
-      fmt::format("{}: {:.2f} B parameters, layout {}, {} ranks, {} numerics\n", spec.name,
-                  static_cast<double>(n_parameters(spec)) / 1e9, layout_text(plan),
-                  world_size(plan), planner::kNumericsNames[static_cast<size_t>(plan.numerics)]);
+      fmt::format("{}: {} parameters, layout {}, {} ranks, {} numerics\n", spec.name,
+                  human_count(n_parameters(spec)), layout_text(plan), world_size(plan),
+                  planner::kNumericsNames[static_cast<size_t>(plan.numerics)]);
   text += formats_text(plan.formats) + "\n" + limits_text(plan.limits, spec.context) + "\n";
   text += fmt::format("GiB of one rank; {}\n", memory_note);
   text += fmt::format("{:>5}  {:>9}  {:>3}  {:>9}", "stage", "layers", "TP", "ranks");

@@ -2,6 +2,8 @@
 // merged by BPE, special tokens around it; and back through the decoder.
 #include "runtime/tokenizer.h"
 
+#include <algorithm>
+
 #include "runtime/added_tokens.h"
 #include "runtime/base/file.h"
 #include "runtime/bpe.h"

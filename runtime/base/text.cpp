@@ -62,6 +62,13 @@ std::string human_bytes(size_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+std::string human_count(size_t n) {
+  const double x = static_cast<double>(n);
+  if (x >= 1e9) return fmt::format("{:.2f} B", x / 1e9);
+  if (x >= 1e6) return fmt::format("{:.2f} M", x / 1e6);
+  return fmt::format("{}", n);
+}
+
 size_t parse_count(std::string_view text, std::string_view what, size_t most) {
   size_t value = 0;
   const char* end = text.data() + text.size();

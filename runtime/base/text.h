@@ -21,6 +21,9 @@ std::vector<std::string> split(std::string_view text, char separator);
 // "1.50 GiB", "12.0 MiB", "900 B".
 std::string human_bytes(size_t bytes);
 
+// "33.34 B", "3.62 M", "250": a count as people say it.
+std::string human_count(size_t n);
+
 // Whole text as a non-negative integer of at most `most`; throws Error naming `what`.
 size_t parse_count(std::string_view text, std::string_view what, size_t most);
 

@@ -134,5 +134,11 @@ TEST(IsUtf8, RefusesCharactersCutAtTheEnd) {
   }
 }
 
+TEST(HumanCount, InBillionsAndMillions) {
+  EXPECT_EQ(human_count(250), "250");
+  EXPECT_EQ(human_count(3'620'096), "3.62 M");
+  EXPECT_EQ(human_count(33'340'000'000), "33.34 B");
+}
+
 }  // namespace
 }  // namespace weft

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/base/text.h"
 #include "tests/support/tokenizer_files.h"
 

@@ -56,9 +56,7 @@ Output run_layout(const Layout& layout, size_t n_prompts, const std::vector<std:
                                         folder / "logits.safetensors",
                                         "--max-tokens",
                                         "12",
-                                        "--ignore-eos",
-                                        "--threads",
-                                        "1"};
+                                        "--ignore-eos"};
   arguments.insert(arguments.end(), layout.flags.begin(), layout.flags.end());
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult result = run_weft(layout.n_ranks, arguments);
@@ -77,7 +75,7 @@ Output run_layout(const Layout& layout, size_t n_prompts, const std::vector<std:
 }
 
 const Layout& one_rank() {
-  static const Layout layout{"one_rank", 1, {}};
+  static const Layout layout{"one_rank", 1, {"--threads", "1"}};
   return layout;
 }
 
@@ -129,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Demo, Layouts,
                                          Layout{"l4x2_2x1", 3, {"--layout", "4x2,2x1"}},
                                          Layout{"l2x1_4x4", 5, {"--layout", "2x1,4x4"}},
                                          Layout{"two_threads", 1, {"--threads", "2"}}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& given) { return given.param.name; });
 
 // A batch does not change a sequence: each of the seven alone gives what it gave among the others.
 TEST(LayoutsAlone, EachPromptAloneGivesTheSame) {

@@ -1,0 +1,105 @@
+// The engine inside one process a rank: the steady step takes no memory on any rank, and a rank
+// that waits for work leaves its core alone.
+#include "runtime/engine.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "planner/manual_plan.h"
+#include "runtime/hf_config.h"
+#include "tests/support/allocations.h"
+#include "tests/support/mpi_test.h"
+
+namespace weft::runtime {
+namespace {
+
+using weft::testing::n_allocations;
+using weft::testing::session;
+
+planner::Plan plan_for(const planner::ModelSpec& spec, size_t n_ranks) {
+  planner::ManualOptions options;
+  options.context = 512;
+  options.max_sequences = 4;
+  options.max_batch_tokens = 128;
+  options.prefill_chunk = 32;
+  options.rank_memory_bytes = size_t{1} << 30;
+  const char* layout = n_ranks == 1   ? "6x1"
+                       : n_ranks == 2 ? "6x2"
+                       : n_ranks == 3 ? "4x2,2x1"
+                                      : "3x2,3x2";
+  return planner::manual_plan(spec, planner::parse_layout(layout), options);
+}
+
+class EngineRun : public ::testing::Test {
+ protected:
+  EngineRun()
+      : spec_(read_hf_config(WEFT_SOURCE_DIR "/configs/models/demo")),
+        plan_(plan_for(spec_, static_cast<size_t>(session().size()))),
+        source_(make_synthetic(spec_, 3)),
+        engine_(session(), spec_, plan_, *source_, {}) {}
+  ~EngineRun() override { engine_.close(); }
+
+  // Allocations of this rank while three prompts get n_tokens each.
+  size_t allocations_of(size_t n_tokens) {
+    Scheduler scheduler(plan_.limits);
+    for (int32_t first : {5, 50, 500}) {
+      Request request;
+      for (int32_t i = 0; i < first % 45 + 20; ++i) request.prompt.push_back(first + i);
+      request.max_tokens = n_tokens;
+      scheduler.add(std::move(request));
+    }
+    size_t n_seen = 0;
+    const Engine::OnToken on_token = [&](size_t, const TokenResults&, size_t) {
+      ++n_seen;
+      return FinishReason::none;
+    };
+    const size_t before = n_allocations();
+    if (session().rank() == 0) {
+      engine_.drive(scheduler, on_token);
+      engine_.stop_followers();
+      EXPECT_EQ(n_seen, 3 * n_tokens);
+    } else {
+      engine_.follow();
+    }
+    return n_allocations() - before;
+  }
+
+  planner::ModelSpec spec_;
+  planner::Plan plan_;
+  std::unique_ptr<TensorSource> source_;
+  Engine engine_;
+};
+
+TEST_F(EngineRun, SteadyStepTakesNoMemory) {
+  allocations_of(8);  // whatever is made on first use
+  EXPECT_EQ(allocations_of(8), 0u);
+  EXPECT_EQ(allocations_of(200), 0u);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Rank 0 stays away for two seconds; the others wait for its next batch.
+TEST_F(EngineRun, IdleRanksLeaveTheirCores) {
+  allocations_of(4);
+  const double before = cpu_seconds();
+  if (session().rank() == 0) {
+    sleep(2);
+    engine_.stop_followers();
+  } else {
+    engine_.follow();
+  }
+  EXPECT_LT(cpu_seconds() - before, 0.05 * 2.0);
+}
+
+}  // namespace
+}  // namespace weft::runtime
