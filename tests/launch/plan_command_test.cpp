@@ -1,6 +1,7 @@
 // `weft plan` as a user calls it: what goes to which stream, and that errors write nothing.
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
