@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "launch/commands.h"
+#include "launch/failures.h"
 #include "parallel/mpi_session.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -58,8 +59,7 @@ int refuse(const CLI::App& app, const std::string& what, int status) {
     return status;
   }
   parallel::MpiSession session(nullptr, nullptr);
-  if (session.rank() == 0) fmt::print(stderr, "weft: {}\n", what);
-  session.close();
+  say_and_close(session, what);
   return status;
 }
 
@@ -90,7 +90,7 @@ int run_command_line(int argc, char** argv) {
   add_synth_command(app);
   try {
     return parse_and_run(app, argc, argv);
-  } catch (const SaidElsewhere& error) {
+  } catch (const AlreadySaid& error) {
     return error.status();
   } catch (const Error& error) {
     return refuse(app, error.what(), error.status());

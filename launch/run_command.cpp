@@ -1,30 +1,16 @@
 // `weft run`: one job, under mpirun or alone. Errors that all ranks agree on are said once by rank
 // 0; any other ends the whole job with the rank's name before it.
-#include <unistd.h>
 #include <CLI/CLI.hpp>
-
 #include <memory>
 
 #include "launch/commands.h"
+#include "launch/failures.h"
 #include "launch/job.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
 namespace weft::launch {
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
-// Says what happened on this rank and ends the job on all of them.
-[[noreturn]] void end_job(const parallel::MpiSession& session, const char* what, int status) {
-  fmt::print(stderr, "weft: rank {} (host {}): {}\n", session.rank(), host_name(), what);
-  fflush(stderr);
-  MPI_Abort(session.world(), status);
-  std::_Exit(status);
-}
 
 void run(const RunOptions& options) {
   parallel::MpiSession session(nullptr, nullptr);
@@ -33,9 +19,8 @@ void run(const RunOptions& options) {
     Job job(session, options);
     job.run();
   } catch (const parallel::AgreedError& error) {
-    session.close();
-    if (session.rank() == 0) throw;
-    throw SaidElsewhere(error.status());
+    say_and_close(session, error.what());
+    throw AlreadySaid(error.status());
   } catch (const Error& error) {
     end_job(session, error.what(), error.status());
   } catch (const std::exception& error) {
