@@ -6,9 +6,9 @@
 #include "kernels/gpu_devices.h"
 #include "launch/commands.h"
 #include "launch/model_source.h"
+#include "launch/plan_options.h"
+#include "launch/problems.h"
 #include "planner/plan.h"
-#include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/text.h"
 
 namespace weft::launch {
@@ -17,34 +17,12 @@ namespace {
 struct CheckOptions {
   std::string model;
   std::string weights = "checkpoint";
-  std::string plan;
+  PlanOptions plan;
 };
 
-// Runs one check; what it throws becomes a problem.
-template <class F>
-void collect(std::vector<std::string>& problems, F&& check) {
-  try {
-    check();
-  } catch (const Error& error) {
-    problems.push_back(error.what());
-  }
-}
-
-void check_files(const CheckOptions& options, const planner::ModelSpec& spec,
-                 std::vector<std::string>& problems) {
-  collect(problems, [&] {
-    open_weights(parse_weights(options.weights, options.model), options.model, spec);
-  });
-  collect(problems, [&] { open_tokenizer(options.model, spec); });
-  collect(problems, [&] { generation_defaults(options.model); });
-}
-
-void check_plan(const std::string& path, const planner::ModelSpec* spec,
-                std::vector<std::string>& problems) {
-  const planner::Plan plan = planner::read_plan_yaml(path);
-  if (spec == nullptr) return;
-  for (const std::string& problem : planner::problems(plan, *spec))
-    problems.push_back(fmt::format("{}: {}", path, problem));
+// Says what it looked at on stdout, and throws all that is wrong as one Error.
+void check_plan(const CheckOptions& options, const planner::ModelSpec& spec) {
+  const planner::Plan plan = make_plan(options.plan, spec, 0, 0);
   fmt::print("plan: {} over {} ranks, {}\n", planner::layout_text(plan), planner::world_size(plan),
              planner::plan_sha256(plan).substr(0, 12));
 }
@@ -58,26 +36,24 @@ void print_devices() {
 }
 
 void check_all(const CheckOptions& options) {
-  std::vector<std::string> problems;
-  std::optional<planner::ModelSpec> spec;
-  collect(problems, [&] { spec = runtime::read_model(options.model); });
-  if (spec) {
-    for (const std::string& problem : planner::problems(*spec))
-      problems.push_back(fmt::format("{}: {}", options.model, problem));
-    check_files(options, *spec, problems);
-    fmt::print("model: {}, {} parameters, {}\n", spec->name,
-               human_count(planner::n_parameters(*spec)), dtype_name(spec->dtype));
+  Problems problems;
+  planner::ModelSpec spec;
+  const bool read = problems.passes([&] { spec = runtime::read_model(options.model); });
+  if (read) {
+    fmt::print("model: {}, {} parameters, {}\n", spec.name,
+               human_count(planner::n_parameters(spec)), dtype_name(spec.dtype));
+    problems.passes(
+        [&] { open_weights(parse_weights(options.weights, options.model), options.model, spec); });
+    problems.passes([&] { open_tokenizer(options.model, spec); });
+    problems.passes([&] { generation_defaults(options.model); });
   }
-  if (!options.plan.empty())
-    collect(problems, [&] { check_plan(options.plan, spec ? &*spec : nullptr, problems); });
+  if (options.plan.plan_file && read)
+    problems.passes([&] { check_plan(options, spec); });
+  else if (options.plan.plan_file)  // what can be said without the model
+    problems.passes([&] { planner::read_plan_yaml(*options.plan.plan_file); });
   print_devices();
-  if (problems.empty()) {
-    fmt::print("no problems found\n");
-    return;
-  }
-  std::string text;
-  for (const std::string& problem : problems) text += "\n  " + problem;
-  throw input_error("{} problem{}:{}", problems.size(), problems.size() == 1 ? "" : "s", text);
+  problems.refuse(options.model);
+  fmt::print("no problems found\n");
 }
 
 }  // namespace
@@ -90,7 +66,8 @@ void add_check_command(CLI::App& app) {
       ->required();
   command->add_option("--weights", options->weights, "checkpoint, or synthetic:SEED")
       ->capture_default_str();
-  command->add_option("--plan", options->plan, "A plan to check against the model");
+  command->add_option("--plan", options->plan.plan_file, "A plan to check against the model");
+  add_memory_option(*command, options->plan);
   command->callback([options] { check_all(*options); });
 }
 

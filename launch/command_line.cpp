@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 
 #include "launch/commands.h"
 #include "launch/failures.h"
@@ -49,8 +48,7 @@ std::string unknown_argument(const CLI::App& app) {
 bool started_with_others(const CLI::App& app) {
   int initialized = 0;
   parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
-  return innermost(app).get_name() == "run" && std::getenv("PMIX_RANK") != nullptr &&
-         initialized == 0;
+  return innermost(app).get_name() == "run" && parallel::started_by_launcher() && initialized == 0;
 }
 
 int refuse(const CLI::App& app, const std::string& what, int status) {

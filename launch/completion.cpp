@@ -25,6 +25,13 @@ ordered_json logprobs_json(const std::vector<TokenLogprobs>& logprobs) {
 
 }  // namespace
 
+TokenLogprobs logprobs_of(const runtime::TokenResults& results, size_t row) {
+  TokenLogprobs logprobs{results.logprob[row], {}};
+  for (size_t i = row * results.shape.n_top; i < (row + 1) * results.shape.n_top; ++i)
+    logprobs.top.emplace_back(results.top_token[i], results.top_logprob[i]);
+  return logprobs;
+}
+
 double Completion::ttft_ms() const { return milliseconds(first_token - received); }
 
 std::optional<double> Completion::tpot_ms() const {

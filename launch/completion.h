@@ -21,6 +21,8 @@ struct TokenLogprobs {
   std::vector<std::pair<int32_t, float>> top;  // most likely first
 };
 
+TokenLogprobs logprobs_of(const runtime::TokenResults& results, size_t row);
+
 struct Completion {
   Prompt prompt;
   size_t n_prompt = 0;

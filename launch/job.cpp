@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "launch/model_source.h"
+#include "parallel/gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -17,23 +19,23 @@
 namespace weft::launch {
 namespace {
 
-std::string joined(const std::vector<std::string>& problems) {
-  std::string text;
-  for (const std::string& problem : problems) text += "\n  " + problem;
-  return text;
-}
-
 // All ranks must have read the same model; where they have not, all say so alike.
 void compare_facts(const parallel::MpiSession& session, const std::string& hash) {
-  std::string all(hash.size() * static_cast<size_t>(session.size()), '\0');
-  const int n = static_cast<int>(hash.size());
-  parallel::check(MPI_Allgather(hash.data(), n, MPI_CHAR, all.data(), n, MPI_CHAR, session.world()),
-                  "MPI_Allgather");
+  std::array<char, 64> mine{};
+  WEFT_EXPECT(hash.size() == mine.size());
+  std::copy(hash.begin(), hash.end(), mine.begin());
+  const auto all = parallel::gather(session, mine);
   parallel::agree(session, [&] {
-    if (all.compare(0, hash.size(), hash) != 0)
+    if (all.front() != mine)
       throw input_error("this rank reads other model facts ({}) than rank 0 ({})",
-                        hash.substr(0, 12), all.substr(0, 12));
+                        hash.substr(0, 12), std::string_view(all.front().data(), 12));
   });
+}
+
+size_t least_rank_memory(const parallel::MpiSession& session) {
+  const size_t mine = machine_memory_bytes() / static_cast<size_t>(session.node_size());
+  const std::vector<size_t> all = parallel::gather(session, mine);
+  return *std::min_element(all.begin(), all.end());
 }
 
 }  // namespace
@@ -44,14 +46,10 @@ Job::Job(const parallel::MpiSession& session, const RunOptions& options)
 void Job::run() {
   parallel::agree(session_, [&] { read_facts(); });
   compare_facts(session_, planner::facts_sha256(spec_));
-  parallel::agree(session_, [&] {
-    if (leads()) settle_plan();
-  });
-  broadcast_plan();
-  parallel::agree(session_, [&] { open_source(); });
-  parallel::agree(session_, [&] {
-    if (leads()) prepare_prompts();
-  });
+  rank_memory_bytes_ = least_rank_memory(session_);
+  parallel::agree(session_, [&] { check_everything(); });
+  const std::string yaml = parallel::broadcast_text(session_, planner::to_yaml(plan_));
+  if (!leads()) plan_ = planner::parse_plan_yaml(yaml, "the plan from rank 0");
   start_engine();
   if (leads()) {
     answer();
@@ -59,41 +57,37 @@ void Job::run() {
   } else {
     engine_->follow();
   }
+  report_stages();
   parallel::agree(session_, [&] {
     if (leads()) print();
   });
   engine_->close();
 }
 
-void Job::read_facts() {
-  spec_ = runtime::read_model(options_.model);
-  const std::vector<std::string> wrong = planner::problems(spec_);
-  if (!wrong.empty()) throw input_error("{} can't be run:{}", options_.model, joined(wrong));
+void Job::read_facts() { spec_ = runtime::read_model(options_.model); }
+
+// Every rank opens the weights; rank 0 also makes the plan and reads tokenizer and prompts. Nothing
+// is allocated or written before all of it is right.
+void Job::check_everything() {
+  Problems problems;
+  problems.passes([&] {
+    source_ = open_weights(parse_weights(options_.weights, options_.model), options_.model, spec_);
+  });
+  if (leads()) {
+    const auto n_ranks = static_cast<size_t>(session_.size());
+    const bool planned = problems.passes(
+        [&] { plan_ = make_plan(options_.plan, spec_, n_ranks, rank_memory_bytes_); });
+    const bool read = problems.passes([&] { tokenizer_ = open_tokenizer(options_.model, spec_); });
+    for (const std::string& path : {options_.logits, options_.dump_plan})
+      if (!path.empty()) problems.passes([&] { check_writable(path); });
+    if (planned && read) problems.passes([&] { prepare_prompts(problems); });
+  }
+  problems.refuse("can't run");
+  if (leads() && !options_.dump_plan.empty())
+    write_file(options_.dump_plan, planner::to_yaml(plan_));
 }
 
-// Rank 0 makes or reads the plan; what can't be is refused there, before anything is allocated.
-void Job::settle_plan() {
-  const size_t rank_memory = machine_memory_bytes() / static_cast<size_t>(session_.node_size());
-  plan_ = make_plan(options_.plan, spec_, static_cast<size_t>(session_.size()), rank_memory);
-  if (!options_.dump_plan.empty()) write_file(options_.dump_plan, planner::to_yaml(plan_));
-}
-
-void Job::broadcast_plan() {
-  std::string yaml = leads() ? planner::to_yaml(plan_) : std::string();
-  auto bytes = static_cast<uint64_t>(yaml.size());
-  parallel::check(MPI_Bcast(&bytes, 1, MPI_UINT64_T, 0, session_.world()), "MPI_Bcast");
-  yaml.resize(bytes);
-  parallel::check(MPI_Bcast(yaml.data(), static_cast<int>(bytes), MPI_CHAR, 0, session_.world()),
-                  "MPI_Bcast");
-  if (!leads()) plan_ = planner::parse_plan_yaml(yaml, "the plan from rank 0");
-}
-
-void Job::open_source() {
-  source_ = open_weights(parse_weights(options_.weights, options_.model), options_.model, spec_);
-}
-
-void Job::prepare_prompts() {
-  tokenizer_ = open_tokenizer(options_.model, spec_);
+void Job::prepare_prompts(Problems& problems) {
   const runtime::GenerationDefaults defaults = generation_defaults(options_.model);
   eos_ids_ = defaults.eos_ids;
   if (tokenizer_ == nullptr)
@@ -102,34 +96,45 @@ void Job::prepare_prompts() {
         "comes out",
         options_.model);
   scheduler_ = std::make_unique<runtime::Scheduler>(plan_.limits);
-  std::vector<std::string> wrong;
-  for (Prompt& prompt : read_prompts(options_, default_ask(options_, defaults))) {
-    const std::string name = fmt::format("prompt {}: ", completions_.size());
-    runtime::Request request;
-    request.prompt = encode_prompt(prompt, tokenizer_.get());
-    request.sampling = prompt.ask.sampling;
-    request.max_tokens = prompt.ask.max_tokens;
-    std::string why = runtime::Scheduler::problem(request, plan_.limits);
-    const auto beyond = [&](int32_t id) { return static_cast<size_t>(id) >= spec_.vocab; };
-    const auto bad = std::find_if(request.prompt.begin(), request.prompt.end(), beyond);
-    if (bad != request.prompt.end())
-      why = fmt::format("token id {} is not below the vocabulary's {}", *bad, spec_.vocab);
-    if (!prompt.ask.stops.empty() && tokenizer_ == nullptr) why = "stop strings need a tokenizer";
-    if (!why.empty()) wrong.push_back(name + why);
-    Completion completion;
-    completion.n_prompt = request.prompt.size();
-    completion.received = Clock::now();
-    if (tokenizer_ != nullptr) completion.text.emplace(*tokenizer_, prompt.ask.stops);
-    completion.prompt = std::move(prompt);
-    completions_.push_back(std::move(completion));
-    if (wrong.empty()) scheduler_->add(std::move(request));
+  std::vector<Prompt> prompts = read_prompts(options_, default_ask(options_, defaults));
+  if (options_.stream && (prompts.size() > 1 || tokenizer_ == nullptr))
+    problems.add("--stream shows the text of one prompt: it takes a tokenizer and no second one");
+  if (options_.logprobs.value_or(0) > spec_.vocab)
+    problems.add(fmt::format("--logprobs {} is more than the vocabulary's {}", *options_.logprobs,
+                             spec_.vocab));
+  for (Prompt& prompt : prompts) add_prompt(std::move(prompt), problems);
+}
+
+void Job::add_prompt(Prompt prompt, Problems& problems) {
+  runtime::Request request;
+  request.prompt = encode_prompt(prompt, tokenizer_.get());
+  request.sampling = prompt.ask.sampling;
+  request.max_tokens = prompt.ask.max_tokens;
+  std::string why = runtime::Scheduler::problem(request, plan_.limits);
+  const auto beyond = [&](int32_t id) { return static_cast<size_t>(id) >= spec_.vocab; };
+  const auto bad = std::find_if(request.prompt.begin(), request.prompt.end(), beyond);
+  if (bad != request.prompt.end())
+    why = fmt::format("token id {} is not below the vocabulary's {}", *bad, spec_.vocab);
+  if (!prompt.ask.stops.empty() && tokenizer_ == nullptr) why = "stop strings need a tokenizer";
+  if (!why.empty()) {
+    problems.add(fmt::format("prompt {}: {}", completions_.size(), why));
+    return;
   }
-  if (!wrong.empty()) throw input_error("prompts that can't be run:{}", joined(wrong));
+  Completion completion;
+  completion.n_prompt = request.prompt.size();
+  if (tokenizer_ != nullptr) completion.text.emplace(*tokenizer_, prompt.ask.stops);
+  completion.prompt = std::move(prompt);
+  completions_.push_back(std::move(completion));
+  const size_t number = scheduler_->add(std::move(request));
+  const size_t n_tokens = scheduler_->sequence(number).request.max_tokens;
+  completions_.back().ids.reserve(n_tokens);
+  if (options_.logprobs) completions_.back().logprobs.reserve(n_tokens);
 }
 
 void Job::start_engine() {
   runtime::EngineOptions engine;
-  engine.n_threads = threads_of_rank(options_.threads, static_cast<size_t>(session_.node_size()));
+  engine.n_threads = threads_of_rank(session_, options_.threads);
+  engine.results.logprobs = options_.logprobs.has_value();
   engine.results.n_top = options_.logprobs.value_or(0);
   engine.results.n_logits = options_.logits.empty() ? 0 : spec_.vocab;
   Progress progress("loading weights");
@@ -139,15 +144,30 @@ void Job::start_engine() {
 }
 
 void Job::report_load() const {
-  const runtime::LoadReport& report = engine_->load_report();
-  uint64_t mine[2] = {report.useful_bytes, report.read_bytes};
-  uint64_t sum[2] = {0, 0};
-  parallel::check(MPI_Reduce(mine, sum, 2, MPI_UINT64_T, MPI_SUM, 0, session_.world()),
-                  "MPI_Reduce");
-  spdlog::info("layout {}: loaded {} useful, {} read, in {:.2f} s; {} threads a rank",
-               planner::layout_text(plan_), human_bytes(sum[0]), human_bytes(sum[1]),
-               report.seconds,
-               threads_of_rank(options_.threads, static_cast<size_t>(session_.node_size())));
+  size_t useful = 0, read = 0;
+  for (const runtime::LoadReport& report : parallel::gather(session_, engine_->load_report())) {
+    useful += report.useful_bytes;
+    read += report.read_bytes;
+  }
+  if (!leads()) return;
+  spdlog::info("layout {}: loaded {} useful, {} read, in {:.2f} s; {} threads on rank 0",
+               planner::layout_text(plan_), human_bytes(useful), human_bytes(read),
+               engine_->load_report().seconds, engine_->n_threads());
+}
+
+// What each stage's first rank did with its time.
+void Job::report_stages() const {
+  const auto all = parallel::gather(session_, engine_->times());
+  if (!leads()) return;
+  size_t rank = 0;
+  for (const planner::Stage& stage : plan_.replicas.front().stages) {
+    const runtime::StageTimes& times = all[rank];
+    spdlog::info(
+        "layers {}-{} on {} ranks: {} batches, {:.1f} ms busy, {:.1f} ms waiting for input",
+        stage.layers.begin, stage.layers.end - 1, stage.tp, times.n_batches, times.busy_ms,
+        times.wait_ms);
+    rank += stage.tp;
+  }
 }
 
 void Job::answer() {
@@ -155,69 +175,69 @@ void Job::answer() {
   for (Completion& completion : completions_) completion.received = now;
   engine_->drive(*scheduler_, [&](size_t sequence, const runtime::TokenResults& results,
                                   size_t row) { return take_token(sequence, results, row); });
+  finish_texts();
+  if (scheduler_->n_preempted() > 0)
+    spdlog::info("{} times a sequence gave way for want of KV blocks and was computed again",
+                 scheduler_->n_preempted());
 }
 
 runtime::FinishReason Job::take_token(size_t sequence, const runtime::TokenResults& results,
                                       size_t row) {
   Completion& completion = completions_[sequence];
   const int32_t token = results.token[row];
-  const Ask& ask = completion.prompt.ask;
   completion.last_token = Clock::now();
   if (completion.ids.empty()) completion.first_token = completion.last_token;
   completion.ids.push_back(token);
-  if (options_.logprobs) {
-    TokenLogprobs logprobs{results.logprob[row], {}};
-    for (size_t i = row * results.shape.n_top; i < (row + 1) * results.shape.n_top; ++i)
-      logprobs.top.emplace_back(results.top_token[i], results.top_logprob[i]);
-    completion.logprobs.push_back(std::move(logprobs));
-  }
+  if (options_.logprobs) completion.logprobs.push_back(logprobs_of(results, row));
   const auto logits = results.logits.begin() + static_cast<ptrdiff_t>(row * results.shape.n_logits);
   completion.logits.insert(completion.logits.end(), logits,
                            logits + static_cast<ptrdiff_t>(results.shape.n_logits));
 
   const bool is_eos = std::find(eos_ids_.begin(), eos_ids_.end(), token) != eos_ids_.end();
-  const bool ends = is_eos && !ask.ignore_eos;
-  const bool full = completion.ids.size() >= scheduler_->sequence(sequence).request.max_tokens;
-  std::string piece;
-  if (completion.text && !ends) piece = completion.text->push(token);
-  const bool stopped = ends || (completion.text && completion.text->stopped());
-  if (completion.text && (ends || (full && !stopped))) piece += completion.text->finish();
-  completion.finish = stopped ? runtime::FinishReason::stop
-                      : full  ? runtime::FinishReason::length
-                              : runtime::FinishReason::none;
-  if (options_.stream && !piece.empty()) {
-    fwrite(piece.data(), 1, piece.size(), stdout);
-    fflush(stdout);
-  }
-  return completion.finish;
+  if (is_eos && !completion.prompt.ask.ignore_eos) return runtime::FinishReason::stop;
+  if (!completion.text) return runtime::FinishReason::none;
+  show_piece(completion.text->push(token));
+  return completion.text->stopped() ? runtime::FinishReason::stop : runtime::FinishReason::none;
 }
 
-void Job::print() {
+void Job::finish_texts() {
+  for (size_t i = 0; i < completions_.size(); ++i) {
+    Completion& completion = completions_[i];
+    completion.finish = scheduler_->sequence(i).finish;
+    if (completion.text && !completion.text->stopped()) show_piece(completion.text->finish());
+  }
+}
+
+void Job::show_piece(const std::string& piece) const {
+  if (!options_.stream || piece.empty()) return;
+  fwrite(piece.data(), 1, piece.size(), stdout);
+  fflush(stdout);
+}
+
+void Job::print() const {
   const std::string layout = planner::layout_text(plan_);
   size_t n_tokens = 0;
   for (size_t i = 0; i < completions_.size(); ++i) {
     const Completion& completion = completions_[i];
     n_tokens += completion.ids.size();
-    if (options_.json) {
+    if (!options_.json && completions_.size() > 1) fmt::print("--- prompt {} ---\n", i);
+    if (options_.json)
       fmt::print("{}\n", completion_json(completion, i, layout, options_.logprobs.has_value()));
-      continue;
-    }
-    if (completions_.size() > 1) fmt::print("--- prompt {} ---\n", i);
-    if (options_.stream)
-      fmt::print("\n");
-    else if (completion.text)
-      fmt::print("{}\n", completion.text->text());
+    else if (options_.stream)
+      fmt::print("\n");  // the text is out
     else
-      fmt::print("{}\n", fmt::join(completion.ids, " "));
+      fmt::print("{}\n", completion.text ? completion.text->text()
+                                         : fmt::format("{}", fmt::join(completion.ids, " ")));
   }
-  if (std::fflush(stdout) != 0) throw run_error("cannot write to stdout");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw run_error("cannot write to stdout");
   if (!options_.logits.empty()) write_logits();
   const Completion& first = completions_.front();
   spdlog::info(
-      "{} prompts, {} tokens; first prompt: {} tokens in, {} out, first token after "
-      "{:.1f} ms, then {:.2f} ms a token",
-      completions_.size(), n_tokens, first.n_prompt, first.ids.size(), first.ttft_ms(),
-      first.tpot_ms().value_or(0));
+      "{} {}, {} tokens; the first: {} tokens in, {} out, first token after {:.1f} ms, "
+      "then {:.2f} ms a token",
+      completions_.size(), completions_.size() == 1 ? "prompt" : "prompts", n_tokens,
+      first.n_prompt, first.ids.size(), first.ttft_ms(), first.tpot_ms().value_or(0));
 }
 
 // "logits.N" [tokens, vocab] for prompt N.

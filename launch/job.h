@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/completion.h"
+#include "launch/problems.h"
 #include "launch/run_options.h"
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
@@ -23,21 +24,24 @@ class Job {
  private:
   bool leads() const { return session_.rank() == 0; }
   void read_facts();
-  void settle_plan();
-  void broadcast_plan();
-  void open_source();
-  void prepare_prompts();
+  void check_everything();
+  void prepare_prompts(Problems& problems);
+  void add_prompt(Prompt prompt, Problems& problems);
   void start_engine();
   void answer();
   runtime::FinishReason take_token(size_t sequence, const runtime::TokenResults& results,
                                    size_t row);
-  void print();
+  void finish_texts();
+  void show_piece(const std::string& piece) const;
+  void print() const;
   void write_logits() const;
   void report_load() const;
+  void report_stages() const;
 
   const parallel::MpiSession& session_;
   const RunOptions& options_;
   planner::ModelSpec spec_;
+  size_t rank_memory_bytes_ = 0;  // of the rank that has least
   planner::Plan plan_;
   std::unique_ptr<runtime::TensorSource> source_;
   std::unique_ptr<runtime::Tokenizer> tokenizer_;  // rank 0

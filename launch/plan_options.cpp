@@ -91,19 +91,6 @@ void add_formats(CLI::App& command, PlanOptions& options) {
       ->type_name("MODE");
 }
 
-void add_memory(CLI::App& command, PlanOptions& options) {
-  command
-      .add_option_function<double>(
-          "--gpu-memory-gib",
-          [&options](double gib) {
-            if (!(gib > 0) || gib > kMostGib)
-              throw input_error("--gpu-memory-gib {} is not above 0 and at most {}", gib, kMostGib);
-            options.rank_memory_bytes = static_cast<size_t>(gib * 0x1p30);
-          },
-          "Memory of one rank (default: this machine's, shared by the ranks)")
-      ->type_name("GIB");
-}
-
 std::vector<planner::StageLayout> layout_of(const PlanOptions& options,
                                             const planner::ModelSpec& spec, size_t world_size) {
   if (options.layout) return planner::parse_layout(*options.layout);
@@ -219,6 +206,19 @@ size_t container_limit_bytes() {
 
 }  // namespace
 
+void add_memory_option(CLI::App& command, PlanOptions& options) {
+  command
+      .add_option_function<double>(
+          "--gpu-memory-gib",
+          [&options](double gib) {
+            if (!(gib > 0) || gib > kMostGib)
+              throw input_error("--gpu-memory-gib {} is not above 0 and at most {}", gib, kMostGib);
+            options.rank_memory_bytes = static_cast<size_t>(gib * 0x1p30);
+          },
+          "Memory of one rank (default: this machine's, shared by the ranks)")
+      ->type_name("GIB");
+}
+
 void add_plan_options(CLI::App& command, PlanOptions& options) {
   CLI::Option* layout =
       command
@@ -235,7 +235,7 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
     add_count(command, flag_of(flag.key), options.*flag.value, limit.most,
               "Limit: " + std::string(limit.what));
   }
-  add_memory(command, options);
+  add_memory_option(command, options);
   add_count(command, "--gpus-per-node", options.gpus_per_node, planner::kMostSlots,
             "Slots of a node (default 8)");
 }

@@ -32,6 +32,8 @@ struct PlanOptions {
 
 // --layout, --tp, --pp, --dtype, --numerics, the limits and the memory.
 void add_plan_options(CLI::App& command, PlanOptions& options);
+// --gpu-memory-gib alone; part of add_plan_options.
+void add_memory_option(CLI::App& command, PlanOptions& options);
 // --plan FILE; excludes the layout flags. Called after add_plan_options.
 void add_plan_file_option(CLI::App& command, PlanOptions& options);
 

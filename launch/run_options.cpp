@@ -3,9 +3,9 @@
 
 #include <fmt/ranges.h>
 #include <sched.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include "parallel/gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
@@ -41,14 +41,16 @@ void add_sampling_options(CLI::App& command, RunOptions& o) {
 }
 
 void add_output_options(CLI::App& command, RunOptions& o) {
-  command
-      .add_option("--logprobs", o.logprobs,
-                  "With --json: log-probability of each token and of the N most likely")
-      ->check(CLI::Range(0, 100));
   command.add_option("--logits", o.logits,
                      "Write the logits that chose each token to this safetensors file");
   auto* json = command.add_flag("--json", o.json, "One JSON object a prompt, one a line");
-  command.add_flag("--stream", o.stream, "Print text as it is made")->excludes(json);
+  command
+      .add_option("--logprobs", o.logprobs,
+                  "With --json: log-probability of each token and of the N most likely")
+      ->check(CLI::Range(0, 100))
+      ->needs(json);
+  command.add_flag("--stream", o.stream, "Print the text of one prompt as it is made")
+      ->excludes(json);
   command.add_option("--dump-plan", o.dump_plan, "Write the plan that is run, with all its limits");
   command.add_flag("--verbose", o.verbose, "Log more, on every rank");
 }
@@ -94,14 +96,21 @@ std::vector<Prompt> read_prompts(const RunOptions& options, const Ask& defaults)
   return {prompt};
 }
 
-size_t threads_of_rank(size_t asked, size_t ranks_here) {
+size_t threads_of_rank(const parallel::MpiSession& session, size_t asked) {
   if (asked > 0) return asked;
-  cpu_set_t set;
-  const auto online = static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  const bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
-  const size_t usable = known ? static_cast<size_t>(CPU_COUNT(&set)) : online;
-  if (usable < online) return usable;  // bound by the launcher
-  return std::max<size_t>(1, usable / ranks_here);
+  struct Place {
+    int node;
+    cpu_set_t cores;
+  };
+  Place mine{session.node(), {}};
+  if (sched_getaffinity(0, sizeof(mine.cores), &mine.cores) != 0) return 1;
+  size_t n_sharing = 0;
+  for (Place& other : parallel::gather(session, mine)) {
+    CPU_AND(&other.cores, &other.cores, &mine.cores);
+    if (other.node == mine.node && CPU_COUNT(&other.cores) > 0) ++n_sharing;
+  }
+  const auto n_cores = static_cast<size_t>(CPU_COUNT(&mine.cores));
+  return std::max<size_t>(1, n_cores / std::max<size_t>(1, n_sharing));
 }
 
 }  // namespace weft::launch

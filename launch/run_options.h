@@ -7,6 +7,7 @@
 
 #include "launch/plan_options.h"
 #include "launch/prompts.h"
+#include "parallel/mpi_session.h"
 #include "runtime/hf_config.h"
 
 namespace CLI {
@@ -34,7 +35,7 @@ struct RunOptions {
   std::string logits;
   bool stream = false;
   bool json = false;
-  size_t threads = 0;  // 0: this rank's share of the cores it may use
+  size_t threads = 0;  // 0: this rank's share of cores
   std::string dump_plan;
   bool verbose = false;
 };
@@ -47,8 +48,8 @@ Ask default_ask(const RunOptions& options, const runtime::GenerationDefaults& de
 // From --prompt, --prompt-file or --prompts; exactly one must be given.
 std::vector<Prompt> read_prompts(const RunOptions& options, const Ask& defaults);
 
-// Threads of one of `ranks_here` ranks on this host: the cores this process may use, shared out
-// where the launcher did not bind it to a part of them.
-size_t threads_of_rank(size_t asked, size_t ranks_here);
+// Threads of this rank: the cores it may use, shared out among the ranks of its host that may use
+// them too. A collective of all ranks.
+size_t threads_of_rank(const parallel::MpiSession& session, size_t asked);
 
 }  // namespace weft::launch

@@ -26,9 +26,7 @@ void prefer(const char* parameter, const char* value) {
 // Open MPI starts a daemon beside a process that no launcher started, which costs time and needs
 // its programs installed; one that never spawns others does without.
 void isolate_singleton() {
-  const bool launched = std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") ||
-                        std::getenv("PMI_RANK") || std::getenv("PMI_FD");
-  if (!launched) prefer("ess_singleton_isolated", "1");
+  if (!started_by_launcher()) prefer("ess_singleton_isolated", "1");
 }
 
 // Some containers forbid to read another process's memory. Open MPI then reports an error for each
@@ -52,6 +50,11 @@ void tune_shared_memory() {
 }
 
 }  // namespace
+
+bool started_by_launcher() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") ||
+         std::getenv("PMI_RANK") || std::getenv("PMI_FD");
+}
 
 void check(int mpi_status, const char* call) {
   if (mpi_status == MPI_SUCCESS) return;

@@ -15,6 +15,9 @@ namespace weft::parallel {
 // Throws Error with MPI's text; overloads of check() exist for every status type.
 void check(int mpi_status, const char* call);
 
+// True where mpirun or srun started this process.
+bool started_by_launcher();
+
 // Starts MPI (FUNNELED: only the thread that made the session calls it) and ends it. Where the
 // process was not started by a launcher this is a world of one rank.
 class MpiSession {

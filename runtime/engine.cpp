@@ -57,42 +57,52 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
       stream_(pool_),
       place_(place_of(plan, session.rank())),
       shape_(shape_of(spec, plan, place_)) {
-  const size_t partial_bytes = plan.limits.max_batch_tokens * spec.hidden * sizeof(float);
-  group_ = parallel::make_host_communicator(session, place_.mesh.ranks_of(place_.stage), kGroupTag,
-                                            partial_bytes);
-  edges_ = parallel::make_host_communicator(session, all_ranks(session.size()), kEdgesTag, 0);
-  load(spec, plan, source, options);
-  worker_.emplace(session, place_, shape_, weights_, *group_, *edges_, stream_, options.results);
-  batch_.reserve(plan.limits);
-  std::vector<int> others = all_ranks(session.size());
-  others.erase(others.begin());
-  channel_.emplace(session, 0, others, Batch::max_bytes(plan.limits),
-                   plan.limits.batches_in_flight + 1);
+  connect(plan, options.results);
+  parallel::agree(session, [&] { load(plan, source, options.progress); });
+  parallel::agree(session, [&] {
+    worker_.emplace(place_, shape_, weights_, RankLinks{*group_, *edges_, *results_}, stream_,
+                    options.results);
+    batch_.reserve(plan.limits);
+  });
 }
 
-void Engine::load(const planner::ModelSpec& spec, const planner::Plan& plan, TensorSource& source,
-                  const EngineOptions& options) {
-  const std::vector<int> ranks = neighbours(session_, place_);
+// All groups and channels, in one order on all ranks.
+void Engine::connect(const planner::Plan& plan, ResultShape result_shape) {
+  using parallel::make_host_communicator;
+  const planner::Limits& limits = plan.limits;
+  const std::vector<int> all = all_ranks(session_.size());
+  const size_t partial_bytes = limits.max_batch_tokens * shape_.spec.hidden * sizeof(float);
+  group_ = make_host_communicator(session_, place_.mesh.ranks_of(place_.stage), kGroupTag,
+                                  partial_bytes);
+  node_group_ =
+      make_host_communicator(session_, neighbours(session_, place_), kNodeGroupTag, sizeof(float));
+  edges_ = make_host_communicator(session_, all, kEdgesTag, 0);
+  const size_t depth = limits.batches_in_flight + 1;
+  batches_.emplace(session_, 0, std::span(all).subspan(1), Batch::max_bytes(limits), depth);
+  results_.emplace(session_, place_.mesh.stages.back().first, result_receivers(place_),
+                   TokenResults::max_bytes(limits.max_sequences, result_shape), depth);
+}
+
+void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress) {
   std::vector<size_t> tp_ranks;
-  for (int rank : ranks) tp_ranks.push_back(static_cast<size_t>(place_.mesh.tp_rank_of(rank)));
-  const auto node_group =
-      parallel::make_host_communicator(session_, ranks, kNodeGroupTag, sizeof(float));
-  weights_ = load_weights(source, spec, plan, place_.stage, static_cast<size_t>(place_.tp_rank),
-                          *node_group, tp_ranks, stream_, options.progress, &load_report_);
-  node_group->close();
+  for (int rank : neighbours(session_, place_))
+    tp_ranks.push_back(static_cast<size_t>(place_.mesh.tp_rank_of(rank)));
+  weights_ =
+      load_weights(source, shape_.spec, plan, place_.stage, static_cast<size_t>(place_.tp_rank),
+                   *node_group_, tp_ranks, stream_, progress, &load_report_);
 }
 
 void Engine::drive(Scheduler& scheduler, const OnToken& on_token) {
   while (!scheduler.finished()) {
-    while (const TokenResults* results = worker_->try_results())
+    if (const TokenResults* results = worker_->try_results()) {
       take_in(scheduler, on_token, *results);
-    if (scheduler.next(batch_)) {
+    } else if (scheduler.next(batch_)) {
       announce(batch_);
       worker_->execute(batch_);
-      continue;
+    } else {
+      WEFT_EXPECT(scheduler.n_in_flight() > 0);  // else nothing could ever start
+      take_in(scheduler, on_token, worker_->wait_results());
     }
-    if (scheduler.n_in_flight() == 0) break;
-    take_in(scheduler, on_token, worker_->wait_results());
   }
 }
 
@@ -102,14 +112,14 @@ void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const TokenR
 }
 
 void Engine::announce(const Batch& batch) {
-  parallel::ControlSender& sender = channel_->sender();
+  parallel::ControlSender& sender = batches_->sender();
   sender.send(batch.encode(sender.buffer()));
 }
 
 void Engine::follow() {
   for (;;) {
-    batch_.decode(channel_->receiver().wait());
-    channel_->receiver().release();
+    batch_.decode(batches_->receiver().wait());
+    batches_->receiver().release();
     if (batch_.last) return;
     worker_->execute(batch_);
   }
@@ -122,10 +132,12 @@ void Engine::stop_followers() {
 }
 
 void Engine::close() {
-  worker_->close();
-  channel_->close();
-  group_->close();
+  worker_->finish();
+  results_->close();
+  batches_->close();
   edges_->close();
+  node_group_->close();
+  group_->close();
 }
 
 }  // namespace weft::runtime

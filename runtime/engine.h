@@ -28,7 +28,7 @@ struct EngineOptions {
 class Engine {
  public:
   // A collective of all ranks; the plan and the spec have no problems() and the plan's world size
-  // is the session's.
+  // is the session's. Where a rank can't load or lacks memory, all throw the same AgreedError.
   Engine(const parallel::MpiSession& session, const planner::ModelSpec& spec,
          const planner::Plan& plan, TensorSource& source, const EngineOptions& options);
 
@@ -48,11 +48,12 @@ class Engine {
   void close();
 
   const LoadReport& load_report() const { return load_report_; }
+  size_t n_threads() const { return pool_.n_threads(); }
   const StageTimes& times() const { return worker_->times(); }
 
  private:
-  void load(const planner::ModelSpec& spec, const planner::Plan& plan, TensorSource& source,
-            const EngineOptions& options);
+  void connect(const planner::Plan& plan, ResultShape result_shape);
+  void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
   void take_in(Scheduler& scheduler, const OnToken& on_token, const TokenResults& results);
   void announce(const Batch& batch);
 
@@ -62,11 +63,13 @@ class Engine {
   RankPlace place_;
   DecoderShape shape_;
   std::unique_ptr<parallel::Communicator> group_;
+  std::unique_ptr<parallel::Communicator> node_group_;  // this stage's ranks on this host
   std::unique_ptr<parallel::Communicator> edges_;
+  std::optional<parallel::ControlChannel> batches_;  // from rank 0 to all others
+  std::optional<parallel::ControlChannel> results_;  // from the sampling rank to stage 0
   StageWeights weights_;
   LoadReport load_report_;
   std::optional<RankWorker> worker_;
-  std::optional<parallel::ControlChannel> channel_;  // of batches, from rank 0 to all others
   Batch batch_;
 };
 

@@ -15,18 +15,17 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+}  // namespace
+
 std::vector<int> result_receivers(const RankPlace& place) {
   std::vector<int> ranks = place.mesh.ranks_of(0);
   std::erase(ranks, place.mesh.stages.back().first);
   return ranks;
 }
 
-}  // namespace
-
-RankWorker::RankWorker(const parallel::MpiSession& session, const RankPlace& place,
-                       const DecoderShape& shape, const StageWeights& weights,
-                       parallel::Communicator& group, parallel::Communicator& edges,
-                       kernels::Stream& stream, ResultShape result_shape)
+RankWorker::RankWorker(const RankPlace& place, const DecoderShape& shape,
+                       const StageWeights& weights, const RankLinks& links, kernels::Stream& stream,
+                       ResultShape result_shape)
     : place_(place),
       stream_(stream),
       hidden_(shape.spec.hidden),
@@ -34,14 +33,12 @@ RankWorker::RankWorker(const parallel::MpiSession& session, const RankPlace& pla
       cache_(shape.formats, shape.limits.kv_blocks, shape.layers.size(),
              shape.shard.kv_heads.size(), shape.spec.head_dim),
       slots_(shape.limits, place.samples() ? shape.spec.vocab : 0),
-      decoder_(shape, weights, cache_, group, stream),
-      edges_(place.mesh, place.world_rank, edges, group, stream,
+      decoder_(shape, weights, cache_, links.group, stream),
+      edges_(place.mesh, place.world_rank, links.edges, links.group, stream,
              shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations),
-      channel_(session, place.mesh.stages.back().first, result_receivers(place),
-               TokenResults::max_bytes(shape.limits.max_sequences, result_shape),
-               shape.limits.batches_in_flight + 1),
+      channel_(links.results),
       sampled_in_(shape.limits.max_sequences) {
-  if (place.last_stage()) sampler_.emplace(shape, weights, group, stream, result_shape);
+  if (place.last_stage()) sampler_.emplace(shape, weights, links.group, stream, result_shape);
   results_.reserve(shape.limits.max_sequences, result_shape);
 }
 
@@ -115,9 +112,6 @@ const TokenResults* RankWorker::try_results() {
   return &wait_results();
 }
 
-void RankWorker::close() {
-  edges_.finish();
-  channel_.close();
-}
+void RankWorker::finish() { edges_.finish(); }
 
 }  // namespace weft::runtime

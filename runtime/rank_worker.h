@@ -39,12 +39,21 @@ struct StageTimes {
   double wait_ms = 0;  // for the stage before, and for tokens
 };
 
+// A rank's ways to the others.
+struct RankLinks {
+  parallel::Communicator& group;      // this stage
+  parallel::Communicator& edges;      // all ranks, for the edges between stages
+  parallel::ControlChannel& results;  // from the sampling rank to stage 0
+};
+
+// Ranks of stage 0 that learn tokens by messages: all but the one that samples.
+std::vector<int> result_receivers(const RankPlace& place);
+
 class RankWorker {
  public:
-  // A collective of all ranks. The communicators and weights outlive the worker.
-  RankWorker(const parallel::MpiSession& session, const RankPlace& place, const DecoderShape& shape,
-             const StageWeights& weights, parallel::Communicator& group,
-             parallel::Communicator& edges, kernels::Stream& stream, ResultShape result_shape);
+  // Takes this rank's memory; nothing is communicated. What it is given outlives the worker.
+  RankWorker(const RankPlace& place, const DecoderShape& shape, const StageWeights& weights,
+             const RankLinks& links, kernels::Stream& stream, ResultShape result_shape);
 
   // Executes one batch: its deltas, this stage's layers, what follows from them.
   void execute(const Batch& batch);
@@ -54,7 +63,8 @@ class RankWorker {
   const TokenResults& wait_results();
   const TokenResults* try_results();
 
-  void close();
+  // Waits until all that was sent has left.
+  void finish();
   const StageTimes& times() const { return times_; }
 
  private:
@@ -72,10 +82,10 @@ class RankWorker {
   StageEdges edges_;
   std::optional<Sampler> sampler_;
   TokenResults results_;
-  bool have_local_results_ = false;   // rank 0 samples itself
-  parallel::ControlChannel channel_;  // of results, from the sampling rank to stage 0
-  uint64_t results_through_ = 0;      // batch id up to which tokens are known here
-  std::vector<uint64_t> sampled_in_;  // [max_sequences] latest batch that samples the slot
+  bool have_local_results_ = false;    // rank 0 samples itself
+  parallel::ControlChannel& channel_;  // of results
+  uint64_t results_through_ = 0;       // batch id up to which tokens are known here
+  std::vector<uint64_t> sampled_in_;   // [max_sequences] latest batch that samples the slot
   StageTimes times_;
 };
 

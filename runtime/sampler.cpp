@@ -119,7 +119,7 @@ void Sampler::draw(const Batch& batch, Slots& slots, TokenResults& results) {
   args.vocab = shape_.spec.vocab;
   args.row = sample_rows_.data();
   args.token = results.token.data();
-  args.logprob = results.logprob.data();
+  args.logprob = result_shape_.logprobs ? results.logprob.data() : nullptr;
   args.n_top = result_shape_.n_top;
   args.top_token = results.top_token.data();
   args.top_logprob = results.top_logprob.data();

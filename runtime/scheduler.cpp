@@ -111,7 +111,6 @@ void Scheduler::admit() {
     if (n_blocks + running_.size() > pool_.n_free()) return;
     for (size_t i = 0; i < n_blocks; ++i) sequence.blocks.push_back(pool_.take());
     sequence.slot = free_slots_.back();
-    sequence.admitted = n_admitted_++;
     free_slots_.pop_back();
     slot_owner_[static_cast<size_t>(sequence.slot)] = number;
     waiting_.pop_front();

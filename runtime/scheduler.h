@@ -77,7 +77,6 @@ class Scheduler {
   std::vector<InFlight> in_flight_;  // oldest first
   std::vector<InFlight> spare_;      // their memory, to be used again
   uint64_t next_batch_ = 1;
-  uint64_t n_admitted_ = 0;
   size_t n_preempted_ = 0;
 };
 

@@ -14,7 +14,6 @@ struct Request {
   std::vector<int32_t> prompt;  // at least one token
   kernels::SamplingParams sampling;
   size_t max_tokens = 128;
-  bool ignore_eos = false;
 };
 
 enum class FinishReason : uint8_t { none, stop, length };
@@ -28,7 +27,6 @@ struct Sequence {
   int32_t slot = -1;            // -1 while it waits
   bool last_in_slot = false;    // the slot's last token is tokens.back()
   bool started = false;         // its start has been sent in a batch since it took the slot
-  uint64_t admitted = 0;        // order of admission; the latest gives way first
   FinishReason finish = FinishReason::none;
 
   size_t n_prompt() const { return request.prompt.size(); }

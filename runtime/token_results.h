@@ -10,8 +10,9 @@ namespace weft::runtime {
 
 // How much a result carries beside its token; the same for all results of a run.
 struct ResultShape {
-  size_t n_top = 0;     // most likely tokens with their log-probabilities
-  size_t n_logits = 0;  // vocabulary, where whole rows of logits are wanted; else 0
+  bool logprobs = false;  // log-probability of each token
+  size_t n_top = 0;       // most likely tokens with their log-probabilities
+  size_t n_logits = 0;    // vocabulary, where whole rows of logits are wanted; else 0
 };
 
 struct TokenResults {

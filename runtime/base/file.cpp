@@ -95,6 +95,14 @@ void write_file(const std::string& path, std::string_view bytes) {
   throw system_error("cannot write " + path, why);
 }
 
+void check_writable(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (is_folder(path)) throw input_error("cannot write {}: it is a folder", path);
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(system_error("cannot write " + path, errno).what(), 2);
+}
+
 bool is_folder(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
