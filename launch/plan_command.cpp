@@ -1,7 +1,6 @@
 // `weft plan`: a plan for a model, refused with every reason or written for `weft run`.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "launch/commands.h"
@@ -28,14 +27,6 @@ void print(std::FILE* to, const std::string& text) {
     throw run_error("cannot write the plan to standard output");
 }
 
-// Renaming over a device or a folder would replace it.
-void check_output(const std::string& path) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw input_error("-o {}: is there and is no regular file", path);
-}
-
 std::string memory_note(const PlanOptions& options, size_t n_ranks) {
   if (options.rank_memory_bytes)
     return fmt::format("a rank has {} (--gpu-memory-gib)", human_bytes(*options.rank_memory_bytes));
@@ -45,7 +36,7 @@ std::string memory_note(const PlanOptions& options, size_t n_ranks) {
 }
 
 void run(const PlanCommand& command) {
-  if (!command.output.empty()) check_output(command.output);
+  if (!command.output.empty()) check_writable(command.output);
   const planner::ModelSpec spec = runtime::read_model(command.model);
   const planner::Plan plan = make_plan(command.plan, spec, 0, 0);
   const std::string yaml = to_yaml(plan);

@@ -30,6 +30,11 @@ std::string text_of(const json& value, const std::string& key) {
   return value.get<std::string>();
 }
 
+bool flag_of(const json& value, const std::string& key) {
+  if (!value.is_boolean()) throw input_error("{} is {}, not true or false", key, value.type_name());
+  return value.get<bool>();
+}
+
 std::vector<std::string> stops_of(const json& value) {
   if (value.is_string()) return {value.get<std::string>()};
   if (!value.is_array()) throw input_error("stop is neither a text nor a list of texts");
@@ -67,8 +72,8 @@ void take_key(Prompt& prompt, const std::string& key, const json& value) {
     ask.sampling.seed = number<uint64_t>(value, key, 0, 9007199254740992.0);
   else if (key == "stop")
     ask.stops = stops_of(value);
-  else if (key == "ignore_eos" && value.is_boolean())
-    ask.ignore_eos = value.get<bool>();
+  else if (key == "ignore_eos")
+    ask.ignore_eos = flag_of(value, key);
   else {
     static constexpr std::string_view kKeys[] = {
         "prompt", "prompt_token_ids",   "max_tokens", "temperature", "top_k",

@@ -43,7 +43,7 @@ void write_and_sync(const std::string& path, std::string_view bytes) {
 File File::open_read(const std::string& path) {
   File file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a fifo would wait
   if (file.fd_ < 0) throw Error(system_error("cannot open " + path, errno).what(), 2);
   struct stat info {};
   if (fstat(file.fd_, &info) != 0) throw system_error("cannot look at " + path, errno);
@@ -81,7 +81,18 @@ std::string read_text(const std::string& path, size_t most_bytes) {
   return text;
 }
 
+void check_writable(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    throw input_error("cannot write {}: it is there and is no regular file", path);
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(system_error("cannot write " + path, errno).what(), 2);
+}
+
 void write_file(const std::string& path, std::string_view bytes) {
+  check_writable(path);
   const std::string part = fmt::format("{}.part{}", path, getpid());
   try {
     write_and_sync(part, bytes);
@@ -93,14 +104,6 @@ void write_file(const std::string& path, std::string_view bytes) {
   const int why = errno;
   ::unlink(part.c_str());
   throw system_error("cannot write " + path, why);
-}
-
-void check_writable(const std::string& path) {
-  const size_t slash = path.find_last_of('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (is_folder(path)) throw input_error("cannot write {}: it is a folder", path);
-  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(system_error("cannot write " + path, errno).what(), 2);
 }
 
 bool is_folder(const std::string& path) {

@@ -44,7 +44,8 @@ std::string read_text(const std::string& path, size_t most_bytes);
 // (a full disk included) and removes what it had written.
 void write_file(const std::string& path, std::string_view bytes);
 
-// Throws Error where write_file could not even begin: no such folder, or not ours to write in.
+// Throws Error where write_file would refuse: no such folder, not ours to write in, or a device or
+// folder in the file's place, which the renaming would replace.
 void check_writable(const std::string& path);
 
 bool is_folder(const std::string& path);

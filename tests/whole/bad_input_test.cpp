@@ -1,6 +1,7 @@
 // What a user can get wrong, as a user meets it: a clear line on stderr, a status that is not zero,
 // no hang, nothing written.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -253,11 +254,51 @@ TEST(BadOutput, NothingIsWritten) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-TEST(BadOutput, AFolderThatIsNotThere) {
+// Found before anything runs, and a device is not replaced by a file.
+TEST(BadOutput, ThatCantBeWritten) {
   const TemporaryFolder folder;
-  const CommandResult result = run_weft(1, run_demo({"--logits", folder / "none/l"}), kSeconds);
-  EXPECT_NE(result.status, 0);
-  EXPECT_NE(result.err.find("none/l"), std::string::npos) << result.err;
+  expect_refused(run_weft(1, run_demo({"--logits", folder / "none/l"}), kSeconds), {"none/l"});
+  expect_refused(run_weft(1, run_demo({"--dump-plan", folder.path()}), kSeconds),
+                 {"is no regular file"});
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  expect_refused(run_weft(1, run_demo({"--logits", folder / "fifo"}), kSeconds),
+                 {"is no regular file"});
+  EXPECT_FALSE(fs::is_regular_file(folder / "fifo"));
+}
+
+TEST(BadOutput, NoPlanIsLeftOfARunThatWasRefused) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "x = 1\n";
+  expect_refused(
+      run_weft(1, {"run", "--model", kDemo, "--prompt", text, "--dump-plan", folder / "d"}),
+      {"prompt 0"});
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(BadOutput, StreamShowsOnePrompt) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "p.jsonl") << "{\"prompt\": \"x\"}\n{\"prompt\": \"y\"}\n";
+  expect_refused(
+      run_weft(1, {"run", "--model", kDemo, "--prompts", folder / "p.jsonl", "--stream"}),
+      {"--stream"});
+  expect_refused(run_weft(1, run_demo({"--stream", "--json"})), {"--stream"});
+  expect_refused(run_weft(1, run_demo({"--logprobs", "2"})), {"--json"});
+}
+
+// A fifo that nobody writes would be waited for without end.
+TEST(BadPrompts, FifoInPlaceOfAFile) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  expect_refused(run_weft(1, run_demo({"--plan", folder / "fifo"}), kSeconds), {"regular file"});
+}
+
+// Everything in one go: layout, output and weights.
+TEST(BadFlags, ManyMistakesAreSaidTogether) {
+  const CommandResult result =
+      run_weft(1, run_demo({"--layout", "7x1", "--logits", "/none/l", "--weights", "synthetic:x"}),
+               kSeconds);
+  expect_refused(result, {"3 problems", "7", "/none/l", "seed"});
 }
 
 }  // namespace
