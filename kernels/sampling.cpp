@@ -15,6 +15,8 @@ namespace weft::kernels {
 namespace {
 
 constexpr size_t kChunk = 1024;  // ids of one partial log-sum-exp
+// Threads at most: each needs 20 bytes a token of the vocabulary, and a step has few rows.
+constexpr size_t kMostThreads = 16;
 
 struct Candidate {
   float logit;
@@ -175,7 +177,7 @@ void check(const Sample& a) {
 }  // namespace
 
 size_t sample_workspace_bytes(size_t vocab, size_t n_threads) {
-  return n_threads * Scratch::bytes(vocab);
+  return std::min(n_threads, kMostThreads) * Scratch::bytes(vocab);
 }
 
 void sample(const Sample& a, Stream& stream) {
@@ -191,7 +193,8 @@ void sample(const Sample& a, Stream& stream) {
       if (a.logprob != nullptr || a.n_top > 0) report(cpu, a, r, scratch);
     }
   };
-  const size_t threads = a.rows * a.vocab < kElementwiseWork ? 1 : stream.pool().n_threads();
+  const size_t threads =
+      a.rows * a.vocab < kElementwiseWork ? 1 : std::min(stream.pool().n_threads(), kMostThreads);
   stream.pool().split(std::min(threads, a.rows), 1, [&](size_t begin, size_t end) {
     for (size_t slot = begin; slot < end; ++slot) serve(slot);
   });

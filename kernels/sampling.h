@@ -46,6 +46,7 @@ struct Sample {
   std::byte* workspace = nullptr;
 };
 
+// 20 bytes a token of the vocabulary for each of at most 16 threads.
 size_t sample_workspace_bytes(size_t vocab, size_t n_threads);
 
 void sample(const Sample& args, Stream& stream);

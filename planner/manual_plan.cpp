@@ -8,6 +8,7 @@
 
 #include "planner/memory_model.h"
 #include "planner/plan_fields.h"
+#include "planner/plan_messages.h"
 #include "planner/problem_list.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
@@ -18,11 +19,6 @@ namespace {
 constexpr size_t kDefaultSequences = 64;
 constexpr size_t kDefaultBatchTokens = 2048;
 constexpr size_t kDefaultChunk = 512;
-constexpr size_t kMostBlocks = size_t{1} << 30;
-
-size_t blocks_for(size_t tokens) {
-  return tokens / kKvBlockTokens + (tokens % kKvBlockTokens == 0 ? 0 : 1);
-}
 
 StageLayout parse_stage(std::string_view text, std::string_view part, size_t index) {
   const std::vector<std::string> sides = split(part, 'x');
@@ -60,22 +56,25 @@ Limits make_limits(const ModelSpec& spec, const ManualOptions& options, size_t n
   limits.prefill_chunk =
       options.prefill_chunk.value_or(std::min(kDefaultChunk, limits.max_batch_tokens));
   limits.batches_in_flight = options.batches_in_flight.value_or(n_stages);
-  const size_t all_contexts = limits.max_sequences * blocks_for(limits.context);
-  limits.kv_blocks = options.kv_blocks.value_or(std::min(all_contexts, kMostBlocks));
+  const size_t all_contexts = limits.max_sequences * context_blocks(limits);
+  limits.kv_blocks = options.kv_blocks.value_or(std::min(all_contexts, most_kv_blocks(limits)));
   return limits;
 }
 
-// KV blocks that fit on every stage beside everything else. Stages of an illegal tp are refused
-// later and do not count here.
-size_t blocks_that_fit(const ModelSpec& spec, const Plan& plan, size_t rank_memory_bytes) {
+// KV blocks that fit on every stage beside everything else. A block also takes its place in
+// messages and lists. Stages of an illegal tp are refused later and do not count here.
+size_t blocks_that_fit(const ModelSpec& spec, Plan plan, size_t rank_memory_bytes) {
+  const auto bytes_with = [&](size_t n_blocks, size_t stage) {
+    plan.limits.kv_blocks = n_blocks;
+    return rank_memory(spec, plan, stage).total();
+  };
   size_t least = std::numeric_limits<size_t>::max();
   const std::vector<Stage>& stages = plan.replicas.front().stages;
   for (size_t s = 0; s < stages.size(); ++s) {
     if (!tp_problem(spec, stages[s].tp, false).empty()) continue;
-    const MemoryParts memory = rank_memory(spec, plan, s);
-    const size_t fixed = memory.total() - memory.kv;
+    const size_t fixed = bytes_with(0, s);
     const size_t left = rank_memory_bytes > fixed ? rank_memory_bytes - fixed : 0;
-    least = std::min(least, left / kv_block_bytes(spec, plan, s));
+    least = std::min(least, left / (bytes_with(1, s) - fixed));
   }
   return least;
 }
@@ -90,7 +89,7 @@ void choose_blocks(const ModelSpec& spec, const ManualOptions& options, Plan& pl
   };
   if (options.kv_blocks) return shorten_context();
   const size_t memory = options.rank_memory_bytes;
-  const size_t one_context = blocks_for(limits.context);
+  const size_t one_context = context_blocks(limits);
   const size_t roomy = blocks_that_fit(spec, plan, memory - memory / 10);
   limits.kv_blocks = std::min(limits.kv_blocks, roomy);
   if (limits.kv_blocks >= one_context) return;

@@ -1,32 +1,40 @@
-// What the engine allocates on one rank, term by term. T max_batch_tokens, S max_sequences; h, kv,
-// f, v a rank's query heads, KV heads, padded FFN columns, padded vocabulary rows; d head_dim;
-// a, w the bytes of an activation and of a weight.
+// What the engine allocates on one rank, term by term. T max_batch_tokens, S max_sequences, M
+// batches_in_flight, B kv_blocks; h, kv, f, v a rank's query heads, KV heads, padded FFN columns,
+// padded vocabulary rows; d head_dim; a, w the bytes of an activation and of a weight.
 //
 //   weights      the tensors of runtime/weights.h, each from a multiple of 64 bytes, in w
-//   KV           kv_blocks blocks of [layers, key|value, kv, 64, d]
-//   activations  residual       [T, hidden] + tp   a
+//   KV           B blocks of [layers, key|value, kv, 64, d]
+//   activations  each from a multiple of 64 bytes:
+//                residual       [T, hidden] + tp   a
 //                normed         [T, hidden]        a
 //                qkv            [T, (h + 2 kv) d]  a
 //                attended       [T, h d]           a
 //                gate_up        [T, 2 f]           a
 //                gated          [T, f]             a
 //                partial        [T, hidden]        f32
-//                products       [T, widest + deepest + 128] f32, of all products of a layer the
-//                               most outputs and the most inputs (the CPU backend's scratch)
+//                scratch        the larger of a product's, [T, widest + deepest + 128] f32, of all
+//                               products of a layer the most outputs and the most inputs, and
+//                               attention's, a tile a thread (kAssumedThreads)
 //   buffers      edge           2 x [T, hidden]    a, where a stage follows
 //                reduction      [T, hidden]        f32, where tp > 1
+//                transfers      64 bytes for each that a communicator can have in flight
 //                RoPE table     [context, d / 2, 2] f32
-//                block table    [S, context / 64]  i32
-//                batches        batches_in_flight + 1, 64 bytes a row
+//                slots          [S, context / 64]  i32 block table, 40 bytes a sequence, 12 a row
+//                batches        M + 2 messages (plan_messages.h)
+//                results        1 message; M + 1 more on the first and the last stage
+//                scheduler      [B] i32 free blocks, 28 + 8 M bytes a sequence, first stage
 //                sampled rows   2 x [S, hidden]    a, last stage
 //                logits         [S, v]             f32, last stage
 //                all logits     [S, tp v]          f32, last stage where tp > 1
 //                head's product [S, hidden + v + 128] f32, last stage
 //                seen ids       [S, vocab]         bytes, last stage
-//                workspaces     32 MiB for what the kernels and the messages need besides
+//                sampling       20 bytes a token of the vocabulary for each of 16 threads and 40 a
+//                               sequence, last stage
+//                process        kProcessBytes
 //
-// Ranks of a stage hold the same, since shards are padded to equal sizes; of the last stage rank 0
-// alone holds all logits and seen ids, and is the one that counts.
+// Ranks of a stage hold the same, since shards are padded to equal sizes; of the first stage rank 0
+// alone schedules, of the last rank 0 alone holds all logits and seen ids: they count. Not counted:
+// the requests themselves with their texts, and the rows of logits that a run may ask to keep.
 #include "planner/memory_model.h"
 
 #include <fmt/format.h>
@@ -34,15 +42,27 @@
 #include <algorithm>
 
 #include "planner/plan_fields.h"
+#include "planner/plan_messages.h"
 #include "runtime/base/error.h"
 
 namespace weft::planner {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kBatchRowBytes = 64;
-constexpr size_t kProductLanes = 128;  // 8 chunks of 16 lanes
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+constexpr size_t kLanes = 16;          // of the CPU backend's sums
+constexpr size_t kProductLanes = 128;  // 8 chunks of them
+// kernels/attention.cpp: query rows of a tile, positions of a span of scores, floats that its
+// products need.
+constexpr size_t kTileRows = 32;
+constexpr size_t kScoreSpan = 512;
+constexpr size_t kTileProductFloats = 24 * 1024 + 24 * 96 * kLanes;
+// kernels/sampling.cpp: threads at most; a candidate and a logit for each token.
+constexpr size_t kSamplingThreads = 16;
+constexpr size_t kSamplingTokenBytes = 20;
+constexpr size_t kSamplingRowBytes = 40;
+constexpr size_t kSlotBytes = 40;  // of a sequence: counts, last token, parameters, latest batch
+constexpr size_t kRowBytes = 12;   // of a token row: position, slot, id
+constexpr size_t kScheduledBytes = 28;  // of a sequence: its number, its owner, a free slot
 
 // Products and sums that say so instead of wrapping: limits come from files.
 size_t times(size_t a, size_t b) {
@@ -57,7 +77,7 @@ size_t times(size_t a, size_t b, Rest... rest) {
   return times(times(a, b), rest...);
 }
 
-size_t divide_up(size_t n, size_t by) { return n / by + (n % by == 0 ? 0 : 1); }
+size_t round_up(size_t n, size_t to) { return n / to * to + (n % to == 0 ? 0 : to); }
 
 const Stage& stage_of(const Plan& plan, size_t stage) {
   WEFT_EXPECT(!plan.replicas.empty() && stage < plan.replicas.front().stages.size());
@@ -90,8 +110,9 @@ struct Arena {
   size_t element_bytes;
   size_t bytes = 0;
   void add(bool present, size_t rows, size_t columns) {
-    if (present) bytes += divide_up(times(rows, columns, element_bytes), kAlignment) * kAlignment;
+    if (present) add_bytes(times(rows, columns, element_bytes));
   }
+  void add_bytes(size_t n) { bytes += round_up(n, kAlignment); }
 };
 
 size_t layer_bytes(const Sizes& s, size_t element_bytes) {
@@ -115,7 +136,17 @@ size_t layer_bytes(const Sizes& s, size_t element_bytes) {
 
 // Scratch of products with that many rows, outputs and inputs at most.
 size_t product_bytes(size_t rows, size_t outputs, size_t inputs) {
-  return times(rows, outputs + inputs + kProductLanes, dtype_bytes(DType::f32));
+  return times(rows, round_up(inputs, kLanes) + kProductLanes + outputs, dtype_bytes(DType::f32));
+}
+
+// Of a tile: queries, sums and parts of them, scores, a block of values, two numbers a row.
+size_t attention_bytes(const Sizes& s) {
+  const size_t group = s.h / s.kv;
+  const size_t rows = std::max<size_t>(1, kTileRows / group) * group;
+  const size_t width = round_up(s.spec.head_dim, kLanes);
+  const size_t floats = rows * (3 * width + kScoreSpan) + kKvBlockTokens * width +
+                        round_up(2 * rows, kLanes) + kTileProductFloats;
+  return times(kAssumedThreads, floats, dtype_bytes(DType::f32));
 }
 
 size_t activation_bytes(const Sizes& s) {
@@ -123,12 +154,14 @@ size_t activation_bytes(const Sizes& s) {
   const size_t hidden = s.spec.hidden;
   const size_t attended = s.h * s.spec.head_dim;
   const size_t qkv = (s.h + 2 * s.kv) * s.spec.head_dim;
-  const size_t columns = 2 * hidden + qkv + attended + 3 * s.f;
-  const size_t row =
-      columns * dtype_bytes(s.plan.formats.activations) + hidden * dtype_bytes(DType::f32);
-  const size_t edge_padding = s.stage.tp * dtype_bytes(s.plan.formats.activations);
-  return times(rows, row) + edge_padding +
-         product_bytes(rows, std::max({qkv, hidden, 2 * s.f}), std::max({hidden, s.f, attended}));
+  Arena arena{dtype_bytes(s.plan.formats.activations)};
+  arena.add(true, 1, times(rows, hidden) + s.stage.tp);  // residual
+  for (size_t columns : {hidden, qkv, attended, 2 * s.f, s.f}) arena.add(true, rows, columns);
+  arena.add_bytes(times(rows, hidden, dtype_bytes(DType::f32)));  // partial
+  const size_t widest = std::max({qkv, hidden, 2 * s.f});
+  const size_t deepest = std::max({hidden, s.f, attended});
+  arena.add_bytes(std::max(product_bytes(rows, widest, deepest), attention_bytes(s)));
+  return arena.bytes;
 }
 
 // The last stage's, from the residual stream to the token.
@@ -136,22 +169,51 @@ size_t sampler_bytes(const Sizes& s) {
   const size_t f32 = dtype_bytes(DType::f32);
   const size_t logit_copies = 1 + (s.stage.tp > 1 ? s.stage.tp : 0);
   const size_t row = 2 * s.spec.hidden * dtype_bytes(s.plan.formats.activations) +
-                     times(s.v, logit_copies, f32) + s.spec.vocab;
+                     times(s.v, logit_copies, f32) + s.spec.vocab + kSamplingRowBytes;
   const size_t rows = s.plan.limits.max_sequences;
-  return times(rows, row) + product_bytes(rows, s.v, s.spec.hidden);
+  return times(rows, row) + product_bytes(rows, s.v, s.spec.hidden) +
+         times(kSamplingThreads, round_up(s.spec.vocab, kLanes), kSamplingTokenBytes);
+}
+
+// What passes between ranks beside the residual stream, and what rank 0 makes batches from.
+size_t control_bytes(const Sizes& s) {
+  const Limits& limits = s.plan.limits;
+  const size_t ring = limits.batches_in_flight + 1;
+  size_t bytes = times(ring + 1, batch_bytes(limits));
+  bytes += times(s.is_first || s.is_last ? ring + 1 : 1, result_bytes(limits));
+  if (!s.is_first) return bytes;
+  bytes += times(limits.kv_blocks, dtype_bytes(DType::i32));
+  return bytes + times(limits.max_sequences, kScheduledBytes + 8 * limits.batches_in_flight);
+}
+
+// Block tables, and the state of sequences and rows.
+size_t slot_bytes(const Sizes& s) {
+  const Limits& limits = s.plan.limits;
+  const size_t table_row = context_blocks(limits) * dtype_bytes(DType::i32);
+  return times(limits.max_sequences, table_row + kSlotBytes) +
+         times(limits.max_batch_tokens, kRowBytes);
+}
+
+// Parts of a sum from the other ranks (parallel/host_communicator.cpp): small messages come whole.
+size_t reduction_bytes(size_t tp, size_t message_bytes) {
+  constexpr size_t whole = 8 << 10;
+  return std::max((tp - 1) * std::min(whole, message_bytes),
+                  message_bytes + tp * dtype_bytes(DType::f32));
+}
+
+// A communicator's transfers in flight: 16 exchanges, and one collective operation.
+size_t transfer_bytes(size_t n_ranks) {
+  return times(16 * std::max<size_t>(64, 4 * n_ranks) + 2 * n_ranks, 64);
 }
 
 size_t buffer_bytes(const Sizes& s) {
-  const Limits& limits = s.plan.limits;
   const size_t f32 = dtype_bytes(DType::f32);
-  const size_t tokens_hidden = times(limits.max_batch_tokens, s.spec.hidden);
-  size_t bytes = kWorkspaceBytes;
+  const size_t tokens_hidden = times(s.plan.limits.max_batch_tokens, s.spec.hidden);
+  size_t bytes = kProcessBytes + control_bytes(s) + slot_bytes(s);
+  bytes += transfer_bytes(s.stage.tp) + transfer_bytes(world_size(s.plan));
   if (!s.is_last) bytes += times(2, tokens_hidden, dtype_bytes(s.plan.formats.activations));
-  if (s.stage.tp > 1) bytes += times(tokens_hidden, f32);
-  bytes += times(limits.context, s.spec.head_dim, f32);
-  bytes += times(limits.max_sequences, divide_up(limits.context, kKvBlockTokens),
-                 dtype_bytes(DType::i32));
-  bytes += times(limits.batches_in_flight + 1, limits.max_batch_tokens, kBatchRowBytes);
+  if (s.stage.tp > 1) bytes += reduction_bytes(s.stage.tp, times(tokens_hidden, f32));
+  bytes += times(s.plan.limits.context, s.spec.head_dim, f32);
   return s.is_last ? bytes + sampler_bytes(s) : bytes;
 }
 

@@ -8,6 +8,14 @@
 
 namespace weft::planner {
 
+// Threads of a rank that scratch is counted for: a plan does not know its machine's cores, and 64
+// are as many as a rank of a large host gets. Fewer leave at most 25 MB unused, and nothing where
+// the products of a batch need more scratch than attention on all threads.
+inline constexpr size_t kAssumedThreads = 64;
+// The process itself: code, libraries, MPI's own memory. A rank of the demo model was measured to
+// hold 25 to 30 MiB more than its arenas, 20 of them pages of files that all ranks share.
+inline constexpr size_t kProcessBytes = size_t{32} << 20;
+
 // Weights of one rank of a stage (norms, biases, embedding on the first stage, head on the last; a
 // tied head is held by both ends where they are different ranks).
 size_t weight_bytes(const ModelSpec& spec, const Plan& plan, size_t stage);

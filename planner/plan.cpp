@@ -9,6 +9,7 @@
 
 #include "planner/model_fields.h"
 #include "planner/plan_fields.h"
+#include "planner/plan_messages.h"
 
 namespace weft::planner {
 namespace {
@@ -42,13 +43,25 @@ void check_formats(const Formats& formats, Problems& found) {
   }
 }
 
-void check_limits(const Limits& limits, const ModelSpec& spec, Problems& found) {
+// Each limit alone; whether all are within their ranges.
+bool check_ranges(const Limits& limits, Problems& found) {
+  const size_t n_before = found.size();
   for (const LimitField& limit : kLimitFields) {
     const size_t value = limits.*limit.field;
     if (value < 1 || value > limit.most)
       found.push_back(
           fmt::format("limits: {} {} is not from 1 to {}", limit.key, value, limit.most));
   }
+  return found.size() == n_before;
+}
+
+void check_limits(const Limits& limits, const ModelSpec& spec, Problems& found) {
+  if (check_ranges(limits, found) && batch_bytes(limits) > kMostMessageBytes)
+    found.push_back(fmt::format(
+        "limits: kv_blocks {} make a batch of up to {} bytes, and a message has at most "
+        "{}: use at most {} blocks, or fewer max_sequences ({}) or less context ({})",
+        limits.kv_blocks, batch_bytes(limits), kMostMessageBytes, most_kv_blocks(limits),
+        limits.max_sequences, limits.context));
   if (limits.context > spec.context)
     found.push_back(
         fmt::format("limits: context {} is beyond the model's {}", limits.context, spec.context));

@@ -12,6 +12,7 @@ inline constexpr std::string_view kRoleNames[] = {"both", "prefill", "decode"};
 
 inline constexpr size_t kMostPlanLayers = 100'000;
 inline constexpr size_t kMostSlots = 1'000'000;
+inline constexpr size_t kMostKvBlocks = size_t{1} << 30;
 
 // Positions, rows and block ids are 32-bit at run time, hence the upper bounds.
 struct LimitField {
@@ -29,7 +30,7 @@ inline constexpr LimitField kLimitFields[] = {
      "most prompt tokens of a sequence in one batch"},
     {"batches_in_flight", &Limits::batches_in_flight, kMostPlanLayers,
      "batches that the stages work on at once"},
-    {"kv_blocks", &Limits::kv_blocks, size_t{1} << 30, "blocks of 64 tokens, on every stage"},
+    {"kv_blocks", &Limits::kv_blocks, kMostKvBlocks, "blocks of 64 tokens, on every stage"},
 };
 
 struct FormatField {

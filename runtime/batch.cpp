@@ -1,6 +1,7 @@
 // The wire form of a batch.
 #include "runtime/batch.h"
 
+#include "planner/plan_messages.h"
 #include "runtime/wire.h"
 
 namespace weft::runtime {
@@ -16,15 +17,17 @@ struct Header {
   uint32_t unused;
 };
 
-// Blocks that one batch can append: a sequence's whole prompt is given its blocks when it starts.
-size_t max_blocks(const planner::Limits& limits) { return limits.kv_blocks; }
+// The planner counts messages without knowing these types.
+static_assert(sizeof(Header) == planner::kBatchHeaderBytes);
+static_assert(sizeof(BatchEntry) == planner::kBatchEntryBytes);
+static_assert(sizeof(kernels::SamplingParams) == planner::kBatchStartBytes);
 
 }  // namespace
 
 void Batch::reserve(const planner::Limits& limits) {
   entries.reserve(limits.max_sequences);
   tokens.reserve(limits.max_batch_tokens);
-  blocks.reserve(max_blocks(limits));
+  blocks.reserve(planner::most_batch_blocks(limits));
   starts.reserve(limits.max_sequences);
 }
 
@@ -48,11 +51,7 @@ size_t Batch::n_samples() const {
   return n;
 }
 
-size_t Batch::max_bytes(const planner::Limits& limits) {
-  return sizeof(Header) + limits.max_sequences * sizeof(BatchEntry) +
-         limits.max_batch_tokens * sizeof(int32_t) + max_blocks(limits) * sizeof(int32_t) +
-         limits.max_sequences * sizeof(kernels::SamplingParams);
-}
+size_t Batch::max_bytes(const planner::Limits& limits) { return planner::batch_bytes(limits); }
 
 size_t Batch::encode(std::span<std::byte> to) const {
   WireWriter out(to);

@@ -207,13 +207,14 @@ void read_sampling(const std::string& path, kernels::SamplingParams& sampling) {
   const Json json = read_object(path);
   std::vector<std::string> wrong;
   const JsonFields fields(json, "", wrong);
+  const auto real = [](std::optional<double> x) { return static_cast<float>(x.value_or(1)); };
   if (fields.flag("do_sample").value_or(false)) {
-    const auto real = [](std::optional<double> x) { return static_cast<float>(x.value_or(1)); };
     sampling.temperature = real(fields.number("temperature", 0, 1e6));
     sampling.top_k = static_cast<int32_t>(fields.count("top_k", 0, kMostId).value_or(0));
     sampling.top_p = real(fields.number("top_p", 1e-6, 1));
-    sampling.repetition_penalty = real(fields.number("repetition_penalty", 1e-3, 1e3));
   }
+  // Applies to greedy decoding too.
+  sampling.repetition_penalty = real(fields.number("repetition_penalty", 1e-3, 1e3));
   planner::refuse(path, wrong);
 }
 

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "runtime/added_tokens.h"
 #include "runtime/base/file.h"
-#include "runtime/bpe.h"
-#include "runtime/normalizer.h"
-#include "runtime/post_processor.h"
-#include "runtime/pretokenizer.h"
-#include "runtime/token_decoder.h"
-#include "runtime/tokenizer_json.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/added_tokens.h"
+#include "runtime/tokenizer/bpe.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/post_processor.h"
+#include "runtime/tokenizer/pretokenizer.h"
+#include "runtime/tokenizer/token_decoder.h"
+#include "runtime/tokenizer/tokenizer_json.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tokenizer's three Unicode tables (runtime/unicode_tables.cpp).
+"""Writes the tokenizer's three Unicode tables (runtime/tokenizer/unicode_tables.cpp).
 
 The `tokenizers` package, PCRE2, utf8proc and Python each carry another version of Unicode. What the
 package does is measured character by character; the tables hold only where it differs:
@@ -11,7 +11,7 @@ package does is measured character by character; the tables hold only where it d
 - newer lower case: characters that got one after Unicode 14.
 
 Needs a Python whose unicodedata is version 14 (3.11), and the packages tokenizers and unicodedata2:
-    scripts/make_unicode_tables.py && clang-format -i runtime/unicode_tables.cpp
+    scripts/make_unicode_tables.py && clang-format -i runtime/tokenizer/unicode_tables.cpp
 """
 import bisect
 import pathlib
@@ -96,7 +96,8 @@ def newer_lower_case():
 def main():
     assert unicodedata.unidata_version == "14.0.0", unicodedata.unidata_version
     lines = ["// Made by scripts/make_unicode_tables.py: where Unicode's versions differ.",
-             '#include "runtime/normal_form.h"', '#include "runtime/unicode_stand_ins.h"', "",
+             '#include "runtime/tokenizer/normal_form.h"',
+             '#include "runtime/tokenizer/unicode_stand_ins.h"', "",
              "namespace weft::runtime {", "namespace {", "", "constexpr StandIn kStandIns[] = {"]
     lines += ["    {0x%04X, 0x%04X, 0x%04X}," % tuple(row) for row in stand_ins()]
     lines += ["};", "", "constexpr CharacterRange kInert[] = {"]
@@ -108,8 +109,8 @@ def main():
               "std::span<const CharacterRange> inert_characters() { return kInert; }", "",
               "std::span<const LowerCase> newer_lower_case() { return kLowerCase; }", "",
               "}  // namespace weft::runtime", ""]
-    target = pathlib.Path(__file__).resolve().parent.parent / "runtime" / "unicode_tables.cpp"
-    target.write_text("\n".join(lines))
+    target = pathlib.Path(__file__).resolve().parent.parent / "runtime" / "tokenizer"
+    (target / "unicode_tables.cpp").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ TEST(Sampling, ShardsRowsAndThreadsDoNotChangeATokenOrALogprob) {
   }
   whole.run();
   for (size_t n_shards : {2, 4, 7})
-    for (size_t n_threads : {1, 3}) {
+    for (size_t n_threads : {1, 3, 20}) {
       Draw split = whole;
       split.n_shards = n_shards;
       split.n_threads = n_threads;

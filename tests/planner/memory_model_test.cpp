@@ -2,6 +2,7 @@
 #include "planner/memory_model.h"
 
 #include "planner/manual_plan.h"
+#include "planner/plan_messages.h"
 #include "tests/planner/examples.h"
 
 namespace weft::planner {
@@ -63,16 +64,18 @@ TEST(MemoryModel, PartsAddUpAndFollowTheLimits) {
   EXPECT_EQ(before, plan.predicted.rank_memory[0]);
   EXPECT_EQ(before.kv, plan.limits.kv_blocks * kv_block_bytes(spec, plan, 0));
   EXPECT_EQ(before.total(), before.weights + before.kv + before.activations + before.buffers);
-  // A row: 2 x 256 + (4 + 2) x 32 + 4 x 32 + 3 x 192 bf16, 256 f32, and the scratch of a product of
-  // 2 x 192 outputs and 256 inputs. 2 more for the edge's slices.
-  EXPECT_EQ(before.activations,
-            2048u * ((512 + 192 + 128 + 576) * 2 + 256 * 4 + (384 + 256 + 128) * 4) + 4);
-  plan.limits.max_batch_tokens = 4096;
+  // A row: 2 x 256 + (4 + 2) x 32 + 4 x 32 + 3 x 192 bf16, and 256 f32; 2 more for the edge's
+  // slices, which take a cache line. 4 query heads a KV head: tiles of 32 query rows, each thread.
+  const size_t rows = (512 + 192 + 128 + 576) * 2 + 256 * 4;
+  const size_t tile = 32 * (3 * 32 + 512) + 64 * 32 + 64 + 24 * 1024 + 24 * 96 * 16;
+  EXPECT_EQ(before.activations, 2048 * rows + 64 + kAssumedThreads * tile * 4);
+  plan.limits.max_batch_tokens = 16384;
   plan.limits.kv_blocks *= 3;
   const MemoryParts after = rank_memory(spec, plan, 0);
   EXPECT_EQ(after.kv, 3 * before.kv);
   EXPECT_EQ(after.weights, before.weights);
-  EXPECT_EQ(after.activations - 4, 2 * (before.activations - 4));
+  // Now a product's scratch is the larger: 2 x 192 outputs and 256 inputs.
+  EXPECT_EQ(after.activations, 16384 * (rows + (384 + 256 + 128) * 4) + 64);
   EXPECT_GT(after.buffers, before.buffers);
 }
 
@@ -80,9 +83,26 @@ TEST(MemoryModel, TheLastStageHoldsLogits) {
   const ModelSpec spec = small_spec();
   const Plan plan = plan_for(spec, "3x2,3x2");
   const size_t edge = 2 * 2048 * 256 * 2;
-  const size_t sampler = 64 * (2 * 256 * 2 + 1024 * 3 * 4 + 2048 + (256 + 1024 + 128) * 4);
+  const size_t scheduler = 1024 * 4 + 64 * (28 + 2 * 8);
+  const size_t sampler =
+      64 * (2 * 256 * 2 + 1024 * 3 * 4 + 2048 + 40 + (256 + 1024 + 128) * 4) + 16 * 2048 * 20;
   EXPECT_EQ(rank_memory(spec, plan, 1).buffers,
-            rank_memory(spec, plan, 0).buffers - edge + sampler);
+            rank_memory(spec, plan, 0).buffers - edge - scheduler + sampler);
+}
+
+TEST(MemoryModel, MessagesAreKeptForEveryBatchInFlight) {
+  const ModelSpec spec = small_spec();
+  Plan plan = plan_for(spec, "2x1,2x1,2x1");
+  const size_t batch = 32 + 64 * 48 + 2048 * 4 + 1024 * 4;
+  const size_t results = 16 + 64 * 203 * 4;
+  EXPECT_EQ(batch_bytes(plan.limits), batch);
+  EXPECT_EQ(result_bytes(plan.limits), results);
+  const auto buffers = [&](size_t stage) { return rank_memory(spec, plan, stage).buffers; };
+  const size_t first = buffers(0), middle = buffers(1), last = buffers(2);
+  plan.limits.batches_in_flight += 2;
+  EXPECT_EQ(buffers(0) - first, 2 * (batch + results) + 64 * 2 * 8);
+  EXPECT_EQ(buffers(1) - middle, 2 * batch);
+  EXPECT_EQ(buffers(2) - last, 2 * (batch + results));
 }
 
 TEST(MemoryModel, ShortagesAreSaidWithTheirParts) {

@@ -310,6 +310,29 @@ TEST(PlanProblems, LimitsWidthsSlotsAndModel) {
               "predicted: rank_memory has 1 entries for 2 stages");
 }
 
+TEST(PlanProblems, ABatchIsOneMessage) {
+  ModelSpec spec = small_spec();
+  spec.context = size_t{1} << 30;
+  Plan plan = small_plan();
+  plan.facts_sha256 = facts_sha256(spec);
+  plan.limits = {size_t{1} << 30, 1'000'000, size_t{1} << 24, 512, 1, size_t{1} << 30, {}};
+  const auto text_of = [&] { return fmt::format("{}", fmt::join(problems(plan, spec), "\n")); };
+  EXPECT_SAYS(text_of(),
+              "limits: kv_blocks 1073741824 make a batch of up to 4410076192 bytes, and a message "
+              "has at most 2147483647: use at most 508093687 blocks, or fewer max_sequences "
+              "(1000000) or less context (1073741824)");
+  plan.limits.kv_blocks = 508'093'687;
+  EXPECT_EQ(text_of(), "");
+  plan.limits.kv_blocks += 1;
+  EXPECT_NE(text_of(), "");
+  // Far more blocks than the sequences can be given: no message has them all.
+  plan.limits.kv_blocks = size_t{1} << 30;
+  plan.limits.context = plan.limits.max_sequences = 1024;
+  EXPECT_EQ(text_of(), "");
+  plan.limits.max_sequences = 2'000'000;  // beyond its range: that alone is said
+  EXPECT_EQ(problems(plan, spec).size(), 1u);
+}
+
 TEST(PlanProblems, AnotherModelsPlan) {
   const std::vector<std::string> found = problems(small_plan("6x1"), model("deepseek-coder-1.3b"));
   EXPECT_SAYS(found.at(0), "the plan is for model small (facts ");

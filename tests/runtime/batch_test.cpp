@@ -11,6 +11,7 @@ namespace {
 
 planner::Limits limits() {
   planner::Limits l;
+  l.context = 96;
   l.max_sequences = 3;
   l.max_batch_tokens = 5;
   l.kv_blocks = 4;
@@ -68,6 +69,16 @@ TEST(Batch, CountsBeyondTheLimitsAreNoticed) {
   Batch back;
   back.reserve(smaller);
   EXPECT_THROW(back.decode(std::span(wire).first(n)), Error);
+}
+
+TEST(Batch, HasRoomForTheBlocksOfItsSequencesAlone) {
+  planner::Limits many = limits();
+  many.kv_blocks = size_t{1} << 30;
+  EXPECT_EQ(Batch::max_bytes(many), 32u + 3 * (24 + 24) + 5 * 4 + 3 * 2 * 4);
+  EXPECT_EQ(Batch::max_bytes(limits()), 32u + 3 * (24 + 24) + 5 * 4 + 4 * 4);
+  Batch batch;
+  batch.reserve(many);
+  EXPECT_EQ(batch.blocks.capacity(), 6u);
 }
 
 TEST(TokenResults, ComeBackAsTheyWent) {

@@ -322,7 +322,12 @@ TEST(GenerationDefaults, TakeSamplingOnlyWhereItIsOn) {
   generation["do_sample"] = false;
   got = defaults(config("LlamaForCausalLM"), generation);
   EXPECT_EQ(got.sampling.temperature, 0.0f);
-  EXPECT_EQ(got.sampling.repetition_penalty, 1.0f);
+  EXPECT_EQ(got.sampling.top_k, 0);
+  EXPECT_EQ(got.sampling.top_p, 1.0f);
+  EXPECT_FLOAT_EQ(got.sampling.repetition_penalty, 1.05f);  // shapes greedy decoding too
+  generation.erase("do_sample");
+  generation["repetition_penalty"] = 0;
+  EXPECT_ERROR(defaults(config("LlamaForCausalLM"), generation), "repetition_penalty is 0");
 }
 
 TEST(GenerationDefaults, FallBackToTheModelsOwn) {

@@ -5,12 +5,12 @@
 #include <random>
 
 #include "runtime/base/text.h"
-#include "runtime/merge_queue.h"
-#include "runtime/normal_form.h"
-#include "runtime/pattern.h"
-#include "runtime/phrase_finder.h"
-#include "runtime/unicode_stand_ins.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/merge_queue.h"
+#include "runtime/tokenizer/normal_form.h"
+#include "runtime/tokenizer/pattern.h"
+#include "runtime/tokenizer/phrase_finder.h"
+#include "runtime/tokenizer/unicode_stand_ins.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/pattern.h"
 #include "runtime/tokenizer.h"
-#include "runtime/tokenizer_json.h"
+#include "runtime/tokenizer/pattern.h"
+#include "runtime/tokenizer/tokenizer_json.h"
 
 namespace weft::runtime {
 

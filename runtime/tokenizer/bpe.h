@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/merge_queue.h"
-#include "runtime/tokenizer_json.h"
-#include "runtime/vocabulary.h"
+#include "runtime/tokenizer/merge_queue.h"
+#include "runtime/tokenizer/tokenizer_json.h"
+#include "runtime/tokenizer/vocabulary.h"
 
 namespace weft::runtime {
 

@@ -1,6 +1,6 @@
 // The "model" of a tokenizer.json: vocabulary, merges and what to do with unknown characters.
-#include "runtime/bpe.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/bpe.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,11 +1,12 @@
-#include "runtime/pattern.h"
+// PCRE2 with its just-in-time compiler, under limits that end a pattern that explodes.
+#include "runtime/tokenizer/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include "runtime/base/error.h"
-#include "runtime/unicode_stand_ins.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/unicode_stand_ins.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

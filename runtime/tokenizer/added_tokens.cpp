@@ -1,11 +1,12 @@
-#include "runtime/added_tokens.h"
+// Reading the list, searching a text for its tokens, and cutting the text there.
+#include "runtime/tokenizer/added_tokens.h"
 
 #include <utf8proc.h>
 
 #include <algorithm>
 
-#include "runtime/unicode_stand_ins.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/unicode_stand_ins.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

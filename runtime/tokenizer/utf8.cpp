@@ -1,4 +1,5 @@
-#include "runtime/utf8.h"
+// One step of a decoder that knows which bytes may follow which, and what is built on it.
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

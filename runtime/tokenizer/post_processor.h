@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/tokenizer_json.h"
+#include "runtime/tokenizer/tokenizer_json.h"
 
 namespace weft::runtime {
 

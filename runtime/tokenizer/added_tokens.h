@@ -8,11 +8,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "runtime/normalizer.h"
-#include "runtime/phrase_finder.h"
-#include "runtime/pretokenizer.h"
-#include "runtime/tokenizer_json.h"
-#include "runtime/vocabulary.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/phrase_finder.h"
+#include "runtime/tokenizer/pretokenizer.h"
+#include "runtime/tokenizer/tokenizer_json.h"
+#include "runtime/tokenizer/vocabulary.h"
 
 namespace weft::runtime {
 

@@ -1,4 +1,5 @@
-#include "runtime/tokenizer_json.h"
+// Access by key and by kind, with the path to each value for its errors.
+#include "runtime/tokenizer/tokenizer_json.h"
 
 #include "runtime/json_text.h"
 

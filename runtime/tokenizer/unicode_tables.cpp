@@ -1,6 +1,6 @@
 // Made by scripts/make_unicode_tables.py: where Unicode's versions differ.
-#include "runtime/normal_form.h"
-#include "runtime/unicode_stand_ins.h"
+#include "runtime/tokenizer/normal_form.h"
+#include "runtime/tokenizer/unicode_stand_ins.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,4 +1,5 @@
-#include "runtime/vocabulary.h"
+// One store of the tokens, found by text through a hash and by id through a list of places.
+#include "runtime/tokenizer/vocabulary.h"
 
 namespace weft::runtime {
 

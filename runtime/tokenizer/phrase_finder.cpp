@@ -1,4 +1,6 @@
-#include "runtime/phrase_finder.h"
+// A trie of the phrases with a fallback from each node to the longest suffix that begins a phrase.
+// A node where a phrase ends falls back nowhere: what began further left wins.
+#include "runtime/tokenizer/phrase_finder.h"
 
 #include <deque>
 #include <utility>

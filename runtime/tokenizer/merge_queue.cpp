@@ -1,4 +1,6 @@
-#include "runtime/merge_queue.h"
+// Two orders of the same queue: one heap for a short word; for a long one a map of ranks, each with
+// a list that is filled left to right and a heap of the latecomers.
+#include "runtime/tokenizer/merge_queue.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,10 +1,12 @@
-#include "runtime/pretokenizer.h"
+// Splits cut the offsets of the pieces and leave the text alone; marks rewrite the text once, and
+// the offsets with it.
+#include "runtime/tokenizer/pretokenizer.h"
 
 #include <algorithm>
 #include <array>
 
-#include "runtime/normalizer.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,12 +1,13 @@
-#include "runtime/token_decoder.h"
+// Steps as a chain: each takes a piece, keeps what a later piece may change, and hands on the rest.
+#include "runtime/tokenizer/token_decoder.h"
 
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
-#include "runtime/normalizer.h"
-#include "runtime/pretokenizer.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/normalizer.h"
+#include "runtime/tokenizer/pretokenizer.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

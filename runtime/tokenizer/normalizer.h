@@ -7,9 +7,9 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/normal_form.h"
-#include "runtime/pattern.h"
-#include "runtime/tokenizer_json.h"
+#include "runtime/tokenizer/normal_form.h"
+#include "runtime/tokenizer/pattern.h"
+#include "runtime/tokenizer/tokenizer_json.h"
 
 namespace weft::runtime {
 

@@ -1,6 +1,7 @@
-#include "runtime/normalizer.h"
+// Each step makes a new text of the whole; what could grow it without end is bounded.
+#include "runtime/tokenizer/normalizer.h"
 
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

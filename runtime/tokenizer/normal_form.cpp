@@ -1,4 +1,6 @@
-#include "runtime/normal_form.h"
+// utf8proc's tables and composition, with a sort of marks that stays linear, and the characters
+// that the package does not know yet left alone.
+#include "runtime/tokenizer/normal_form.h"
 
 #include <utf8proc.h>
 
@@ -6,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

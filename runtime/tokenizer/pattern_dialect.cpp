@@ -3,7 +3,7 @@
 #include <cctype>
 
 #include "runtime/base/error.h"
-#include "runtime/pattern.h"
+#include "runtime/tokenizer/pattern.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,4 +1,5 @@
-#include "runtime/post_processor.h"
+// Every kind of post-processor as one list: ids to put around the text, and the text's place.
+#include "runtime/tokenizer/post_processor.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,10 +1,11 @@
-#include "runtime/bpe.h"
+// Merges over a doubly linked list of symbols, and a table of pairs with open addressing.
+#include "runtime/tokenizer/bpe.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {

@@ -1,8 +1,9 @@
-#include "runtime/unicode_stand_ins.h"
+// A binary search in the table; text without such characters is not copied.
+#include "runtime/tokenizer/unicode_stand_ins.h"
 
 #include <algorithm>
 
-#include "runtime/utf8.h"
+#include "runtime/tokenizer/utf8.h"
 
 namespace weft::runtime {
 namespace {
