@@ -171,11 +171,16 @@ void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, vo
   const File& file = files_[place.file].file;
   const uint64_t offset = place.offset + begin * row_bytes;
   auto* out = static_cast<std::byte*>(to);
-  pool.split((end - begin) * row_bytes, kReadBytes, [&](size_t from, size_t until) {
-    for (size_t at = from; at < until; at += kReadBytes) {
-      const size_t n = std::min(kReadBytes, until - at);
-      file.read_at(offset + at, out + at, n);
-      bytes_read_ += n;
+  const size_t n_bytes = (end - begin) * row_bytes;
+  // Pieces end where the destination's huge pages do, so that no two threads touch one first.
+  const size_t into_page = reinterpret_cast<uintptr_t>(to) % kReadBytes;
+  const size_t n_pieces = (into_page + n_bytes + kReadBytes - 1) / kReadBytes;
+  pool.split(n_pieces, 1, [&](size_t first, size_t last) {
+    for (size_t piece = first; piece < last; ++piece) {
+      const size_t from = std::max(piece * kReadBytes, into_page) - into_page;
+      const size_t until = std::min((piece + 1) * kReadBytes - into_page, n_bytes);
+      file.read_at(offset + from, out + from, until - from);
+      bytes_read_ += until - from;
     }
   });
 }
