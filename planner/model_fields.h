@@ -14,6 +14,11 @@ inline constexpr std::string_view kScalingNames[] = {"none", "linear", "llama3",
 inline constexpr std::string_view kFloatDTypeNames[] = {"bf16", "f16", "f32"};
 inline constexpr DType kFloatDTypes[] = {DType::bf16, DType::f16, DType::f32};
 
+// Whose decoder layers weft has, or can plan for (mixtures of experts).
+inline constexpr std::string_view kArchitectures[] = {"LlamaForCausalLM",   "MistralForCausalLM",
+                                                      "Qwen2ForCausalLM",   "Qwen3ForCausalLM",
+                                                      "MixtralForCausalLM", "Qwen3MoeForCausalLM"};
+
 // Fields that a file must have; the others keep their defaults where they are not written.
 inline constexpr std::string_view kRequiredFacts[] = {
     "name", "architecture", "n_layers", "hidden", "n_heads",  "n_kv_heads", "head_dim",

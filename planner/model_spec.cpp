@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "planner/canonical_json.h"
 #include "planner/model_fields.h"
 #include "runtime/base/sha256.h"
+#include "runtime/base/text.h"
 
 namespace weft::planner {
 namespace {
@@ -132,10 +135,20 @@ nlohmann::json fact_json(const RopeSpec& rope) {
   return json;
 }
 
+void check_architecture(const ModelSpec& spec, Problems& found) {
+  const std::string_view name = spec.architecture;
+  if (std::find(std::begin(kArchitectures), std::end(kArchitectures), name) !=
+      std::end(kArchitectures))
+    return;
+  found.push_back(fmt::format("architecture \"{}\" is none of {}{}", name,
+                              fmt::join(kArchitectures, ", "), did_you_mean(name, kArchitectures)));
+}
+
 }  // namespace
 
 std::vector<std::string> problems(const ModelSpec& spec) {
   Problems found;
+  check_architecture(spec, found);
   check_sizes(spec, found);
   check_heads(spec, found);
   check_experts(spec, found);
@@ -146,8 +159,8 @@ std::vector<std::string> problems(const ModelSpec& spec) {
         fmt::format("n_layers, hidden, ffn and vocab make {:.1e} parameters; at most "
                     "{:.0e} are planned",
                     rough_parameters(spec), kMostParameters));
-  if (!(spec.norm_eps > 0) || !std::isfinite(spec.norm_eps))
-    found.push_back(fmt::format("norm_eps {} is not a finite number above 0", spec.norm_eps));
+  if (!(spec.norm_eps > 0 && spec.norm_eps < 1))
+    found.push_back(fmt::format("norm_eps {} is not between 0 and 1", spec.norm_eps));
   if (std::find(std::begin(kFloatDTypes), std::end(kFloatDTypes), spec.dtype) ==
       std::end(kFloatDTypes))
     found.push_back(fmt::format("dtype {} is none of {}", dtype_name(spec.dtype),
