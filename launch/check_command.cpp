@@ -68,7 +68,9 @@ void add_check_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--plan", options->plan.plan_file, "A plan to check against the model");
   add_memory_option(*command, options->plan);
-  command->callback([options] { check_all(*options); });
+  command->callback([options] {
+    if (works_here()) check_all(*options);
+  });
 }
 
 }  // namespace weft::launch

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "launch/commands.h"
 #include "launch/failures.h"
@@ -57,7 +58,11 @@ int refuse(const CLI::App& app, const std::string& what, int status) {
     return status;
   }
   parallel::MpiSession session(nullptr, nullptr);
-  say_and_close(session, what);
+  try {  // meets the others at their first agreement, where only this rank was given such flags
+    parallel::agree(session, [&] { throw Error(what, status); });
+  } catch (const parallel::AgreedError& error) {
+    say_and_close(session, error.what());
+  }
   return status;
 }
 
@@ -77,6 +82,12 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
 
 }  // namespace
 
+bool works_here() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
+  return true;
+}
+
 int run_command_line(int argc, char** argv) {
   CLI::App app("Plans, launches and runs large-language-model inference over many GPUs.", "weft");
   app.set_version_flag("--version", "weft " WEFT_VERSION);
@@ -87,7 +98,9 @@ int run_command_line(int argc, char** argv) {
   add_check_command(app);
   add_synth_command(app);
   try {
-    return parse_and_run(app, argc, argv);
+    const int status = parse_and_run(app, argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    throw run_error("cannot write to standard output");
   } catch (const AlreadySaid& error) {
     return error.status();
   } catch (const Error& error) {

@@ -7,6 +7,9 @@ class App;
 
 namespace weft::launch {
 
+// Commands of one process: under mpirun rank 0 does the work, and the others end at once.
+bool works_here();
+
 void add_plan_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_check_command(CLI::App& app);

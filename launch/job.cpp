@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 #include "launch/model_source.h"
 #include "parallel/gather.h"
@@ -13,22 +14,22 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/progress.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/text.h"
 #include "runtime/safetensors_writer.h"
 
 namespace weft::launch {
 namespace {
 
-// All ranks must have read the same model; where they have not, all say so alike.
-void compare_facts(const parallel::MpiSession& session, const std::string& hash) {
+// All ranks must have been given the same; where they have not, all say so alike.
+void compare_ranks(const parallel::MpiSession& session, const std::string& hash,
+                   const char* difference) {
   std::array<char, 64> mine{};
   WEFT_EXPECT(hash.size() == mine.size());
   std::copy(hash.begin(), hash.end(), mine.begin());
   const auto all = parallel::gather(session, mine);
   parallel::agree(session, [&] {
-    if (all.front() != mine)
-      throw input_error("this rank reads other model facts ({}) than rank 0 ({})",
-                        hash.substr(0, 12), std::string_view(all.front().data(), 12));
+    if (all.front() != mine) throw input_error("this rank has {} than rank 0", difference);
   });
 }
 
@@ -38,6 +39,16 @@ size_t least_rank_memory(const parallel::MpiSession& session) {
   return *std::min_element(all.begin(), all.end());
 }
 
+// An output among the model's files could replace one of them.
+void check_output(const std::string& path, const std::string& model) {
+  namespace fs = std::filesystem;
+  check_writable(path);
+  std::error_code ignored;
+  const fs::path folder = fs::absolute(path, ignored).parent_path();
+  if (fs::equivalent(folder, model, ignored))
+    throw input_error("{} would lie in the model's folder: write it elsewhere", path);
+}
+
 }  // namespace
 
 Job::Job(const parallel::MpiSession& session, const RunOptions& options)
@@ -45,7 +56,10 @@ Job::Job(const parallel::MpiSession& session, const RunOptions& options)
 
 void Job::run() {
   parallel::agree(session_, [&] { read_facts(); });
-  compare_facts(session_, planner::facts_sha256(spec_));
+  compare_ranks(session_, planner::facts_sha256(spec_), "other model facts");
+  const std::string asked = fmt::format("{} {} {}", options_.weights, options_.logits.empty(),
+                                        options_.logprobs.value_or(SIZE_MAX));
+  compare_ranks(session_, sha256_hex(asked), "another --weights, --logits or --logprobs");
   rank_memory_bytes_ = least_rank_memory(session_);
   parallel::agree(session_, [&] { check_everything(); });
   const std::string yaml = parallel::broadcast_text(session_, planner::to_yaml(plan_));
@@ -79,7 +93,7 @@ void Job::check_everything() {
         [&] { plan_ = make_plan(options_.plan, spec_, n_ranks, rank_memory_bytes_); });
     const bool read = problems.passes([&] { tokenizer_ = open_tokenizer(options_.model, spec_); });
     for (const std::string& path : {options_.logits, options_.dump_plan})
-      if (!path.empty()) problems.passes([&] { check_writable(path); });
+      if (!path.empty()) problems.passes([&] { check_output(path, options_.model); });
     if (planned && read) problems.passes([&] { prepare_prompts(problems); });
   }
   problems.refuse("can't run");
@@ -127,6 +141,9 @@ void Job::add_prompt(Prompt prompt, Problems& problems) {
   completions_.push_back(std::move(completion));
   const size_t number = scheduler_->add(std::move(request));
   const size_t n_tokens = scheduler_->sequence(number).request.max_tokens;
+  const size_t n_asked = completions_.back().prompt.ask.max_tokens;
+  if (n_tokens < n_asked)
+    spdlog::debug("prompt {}: {} tokens fit of the {} asked for", number, n_tokens, n_asked);
   completions_.back().ids.reserve(n_tokens);
   if (options_.logprobs) completions_.back().logprobs.reserve(n_tokens);
 }

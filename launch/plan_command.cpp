@@ -61,7 +61,9 @@ void add_plan_command(CLI::App& app) {
                    "Where the plan goes (default: standard output, the table to standard error)")
       ->type_name("FILE");
   plan->add_flag("--json", command->json, "One JSON object with the plan on standard output");
-  plan->callback([command] { run(*command); });
+  plan->callback([command] {
+    if (works_here()) run(*command);
+  });
 }
 
 }  // namespace weft::launch

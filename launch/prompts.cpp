@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostTokens = size_t{1} << 31;
+constexpr float kMostSampling = 1e6f;  // of temperature and penalty
 
 template <class T>
 T number(const json& value, const std::string& key, double least, double most) {
@@ -61,7 +62,7 @@ void take_key(Prompt& prompt, const std::string& key, const json& value) {
   else if (key == "max_tokens")
     ask.max_tokens = number<size_t>(value, key, 1, kMostTokens);
   else if (key == "temperature")
-    ask.sampling.temperature = number<float>(value, key, 0, 1e6);
+    ask.sampling.temperature = number<float>(value, key, 0, kMostSampling);
   else if (key == "top_k")
     ask.sampling.top_k = number<int32_t>(value, key, 0, 2147483647.0);
   else if (key == "top_p")
@@ -97,8 +98,10 @@ Prompt parse_line(std::string_view line, const Ask& defaults) {
   Prompt prompt;
   prompt.ask = defaults;
   for (const auto& [key, value] : object.items()) take_key(prompt, key, value);
-  if (object.contains("prompt") == object.contains("prompt_token_ids"))
-    throw input_error("one of prompt and prompt_token_ids is needed");
+  const bool has_text = object.contains("prompt");
+  if (has_text == object.contains("prompt_token_ids"))
+    throw input_error("{} of prompt and prompt_token_ids is given; exactly one is needed",
+                      has_text ? "each" : "neither");
   const std::vector<std::string> wrong = problems(prompt.ask);
   if (!wrong.empty()) throw Error(wrong.front());
   return prompt;
@@ -130,13 +133,13 @@ std::vector<Prompt> parse_prompts(std::string_view lines, const std::string& whe
 std::vector<std::string> problems(const Ask& ask) {
   std::vector<std::string> found;
   const kernels::SamplingParams& s = ask.sampling;
-  if (!(s.temperature >= 0 && std::isfinite(s.temperature)))
-    found.push_back(fmt::format("temperature {} is not 0 (greedy) or more", s.temperature));
+  if (!(s.temperature >= 0 && s.temperature <= kMostSampling))
+    found.push_back(fmt::format("temperature {} is outside 0 (greedy) to 1e6", s.temperature));
   if (s.top_k < 0) found.push_back(fmt::format("top-k {} is not 0 (all) or more", s.top_k));
   if (!(s.top_p > 0 && s.top_p <= 1))
     found.push_back(fmt::format("top-p {} is not above 0 and at most 1", s.top_p));
-  if (!(s.repetition_penalty > 0 && std::isfinite(s.repetition_penalty)))
-    found.push_back(fmt::format("repetition penalty {} is not above 0", s.repetition_penalty));
+  if (!(s.repetition_penalty > 0 && s.repetition_penalty <= kMostSampling))
+    found.push_back(fmt::format("repetition penalty {} is outside (0, 1e6]", s.repetition_penalty));
   if (ask.max_tokens == 0) found.push_back("max-tokens is 0: at least one token is made");
   for (const std::string& stop : ask.stops)
     if (stop.empty()) found.push_back("a stop string is empty");

@@ -8,6 +8,7 @@
 #include "parallel/gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 namespace weft::launch {
 namespace {
@@ -32,11 +33,22 @@ void add_sampling_options(CLI::App& command, RunOptions& o) {
   command.add_option("--top-p", o.top_p, "Keep the most likely tokens that reach this probability");
   command.add_option("--repetition-penalty", o.repetition_penalty,
                      "Divides positive and multiplies negative logits of tokens seen before");
-  command.add_option("--seed", o.seed, "The same seed gives the same text at any layout")
-      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--seed",
+          [&o](const std::string& text) { o.seed = parse_count(text, "--seed", SIZE_MAX); },
+          "The same seed gives the same text at any layout (default 0)")
+      ->type_name("N");
   command.add_option("--stop", o.stops, "End before this text; may be given several times")
       ->allow_extra_args(false);
-  command.add_option("--max-tokens", o.max_tokens, "Tokens to make at most")->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--max-tokens",
+          [&o](const std::string& text) {
+            o.max_tokens = parse_count(text, "--max-tokens", size_t{1} << 31);
+          },
+          "Tokens to make at most (default 128)")
+      ->type_name("N");
   command.add_flag("--ignore-eos", o.ignore_eos, "Go on past the end-of-sequence token");
 }
 

@@ -59,7 +59,9 @@ void add_synth_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--max-shard-gib", options->most_shard_gib, "Largest file of weights")
       ->capture_default_str();
-  command->callback([options] { synth(*options); });
+  command->callback([options] {
+    if (works_here()) synth(*options);
+  });
 }
 
 }  // namespace weft::launch
