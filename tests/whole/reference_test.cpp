@@ -72,8 +72,9 @@ TEST_P(Families, TwoStagesOfDifferentWidth) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transformers, Families,
-                         testing::Values("llama-linear", "llama3", "llama-yarn", "mistral", "qwen2",
-                                         "qwen3", "llama-mha-tied", "llama-default-gqa"),
+                         testing::Values("llama-linear", "llama3", "llama-yarn", "llama-biases",
+                                         "mistral", "qwen2", "qwen3", "llama-mha-tied",
+                                         "llama-default-gqa"),
                          [](const auto& given) {
                            std::string name = given.param;
                            std::replace(name.begin(), name.end(), '-', '_');
