@@ -5,17 +5,12 @@
 
 #include "runtime/base/error.h"
 #include "runtime/token_results.h"
+#include "tests/support/small_model.h"
 
 namespace weft::runtime {
 namespace {
 
-planner::Limits limits() {
-  planner::Limits l;
-  l.max_sequences = 3;
-  l.max_batch_tokens = 5;
-  l.kv_blocks = 4;
-  return l;
-}
+planner::Limits limits() { return test::small_limits(3, 5, 4); }
 
 Batch filled() {
   Batch batch;
