@@ -6,7 +6,7 @@ disk, with the logits and the greedy tokens that transformers gets from the weig
 `demo` writes the demo model's greedy continuations of a few prompts. Both run on a CPU, with eager
 attention and no cache, and depend on nothing but the seeds below.
 
-  python3 scripts/make_references.py families --out tests/data/families
+  python3 scripts/make_references.py families --out tests/data/families [--only llama3 …]
   python3 scripts/make_references.py demo --model configs/models/demo \\
       --out tests/data/demo_reference.json
 
@@ -55,6 +55,8 @@ FAMILIES = {
                         "tie_word_embeddings": True}, 40, 1),
     "llama-default-gqa": ({**LLAMA, **NO_HEAD_DIM, "hidden_size": 32, "num_attention_heads": 4,
                            "intermediate_size": 76, "torch_dtype": "float32"}, 47, 1),
+    "llama-biases": ({**LLAMA, "attention_bias": True, "mlp_bias": True, "rope_theta": 100000.0,
+                      "rope_scaling": {"factor": 2.0, "rope_type": "linear"}}, 45, 1),
     "mistral": ({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
                  "sliding_window": 16, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
                  "torch_dtype": "float16"}, 53, 1),
@@ -182,8 +184,8 @@ def make_family(folder, name):
         raise SystemExit(f"{name}: {size} bytes are too many to keep in the repository")
 
 
-def make_families(out):
-    for name in FAMILIES:
+def make_families(out, names):
+    for name in names:
         make_family(out / name, name)
     (out / "README.md").write_text(
         "Tiny random checkpoints, one a model family, each with transformers' float32 answer "
@@ -239,7 +241,7 @@ DEMO_PROMPTS = [
     "def fibonacci(n):",
     "import os",
     "class Stack:\n    def __init__(self):",
-    "# 读取文件\nfor line in",
+    "# 读取文件\nwith open(path) as f:\n    for line in",
     "for i in range(10):\n    print(",
     "def read_config(path):\n    \"\"\"Read a file of `key = value` lines.\"\"\"\n",
     "try:\n    import json\nexcept ImportError:\n",
@@ -274,6 +276,7 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     families = commands.add_parser("families")
     families.add_argument("--out", type=pathlib.Path, required=True)
+    families.add_argument("--only", nargs="+", choices=FAMILIES, metavar="FAMILY")
     demo = commands.add_parser("demo")
     demo.add_argument("--model", type=pathlib.Path, required=True)
     demo.add_argument("--out", type=pathlib.Path, required=True)
@@ -281,7 +284,7 @@ def main():
 
     torch.set_num_threads(1)  # one order of additions, whatever the machine
     if args.command == "families":
-        make_families(args.out)
+        make_families(args.out, args.only or FAMILIES)
     else:
         make_demo(args.model, args.out)
 

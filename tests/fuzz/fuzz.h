@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 
 #include "runtime/base/error.h"
@@ -33,8 +34,21 @@ void may_refuse(F&& f) {
   }
 }
 
-inline std::string_view text_of(const uint8_t* data, size_t n) {
-  return {reinterpret_cast<const char*>(data), n};
+// A kind of input: its first byte, and what takes the rest.
+struct Kind {
+  char first;
+  void (*take)(std::string_view rest);
+};
+
+// The body of every entry point. -1: an input of no kind, not to be kept.
+inline int run_kind(std::initializer_list<Kind> kinds, const uint8_t* data, size_t n) {
+  const std::string_view text(reinterpret_cast<const char*>(data), n);
+  for (const Kind& kind : kinds) {
+    if (text.empty() || text[0] != kind.first) continue;
+    may_refuse([&] { kind.take(text.substr(1)); });
+    return 0;
+  }
+  return -1;
 }
 
 }  // namespace weft::fuzz

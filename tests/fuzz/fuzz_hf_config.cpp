@@ -45,16 +45,5 @@ void fuzz_generation(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
   using namespace weft::fuzz;
-  if (n == 0) return -1;
-  const std::string_view text = text_of(data + 1, n - 1);
-  switch (data[0]) {
-    case 'C':
-      may_refuse([&] { fuzz_config(text); });
-      return 0;
-    case 'G':
-      may_refuse([&] { fuzz_generation(text); });
-      return 0;
-    default:
-      return -1;  // not to be kept
-  }
+  return run_kind({{'C', fuzz_config}, {'G', fuzz_generation}}, data, n);
 }

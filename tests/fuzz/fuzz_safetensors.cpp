@@ -24,18 +24,20 @@ void expect_covered(const runtime::StoredTensors& tensors, uint64_t data_bytes) 
   FUZZ_EXPECT(sum == data_bytes);
 }
 
-void fuzz_header(const uint8_t* data, size_t n) {
-  const uint64_t data_bytes = data[0] | data[1] << 8;
-  expect_covered(runtime::parse_safetensors_header(text_of(data + 2, n - 2), data_bytes, "fuzz"),
+void fuzz_header(std::string_view input) {
+  if (input.size() < 2) return;
+  const auto byte = [&](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(input[i])); };
+  const uint64_t data_bytes = byte(0) | byte(1) << 8;
+  expect_covered(runtime::parse_safetensors_header(input.substr(2), data_bytes, "fuzz"),
                  data_bytes);
 }
 
-void fuzz_file(const uint8_t* data, size_t n) {
+void fuzz_file(std::string_view input) {
   struct Memory {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     ~Memory() { close(fd); }
   } memory;
-  FUZZ_EXPECT(write(memory.fd, data, n) == static_cast<ssize_t>(n));
+  FUZZ_EXPECT(write(memory.fd, input.data(), input.size()) == static_cast<ssize_t>(input.size()));
   const auto opened = runtime::open_safetensors("/proc/self/fd/" + std::to_string(memory.fd));
   expect_covered(opened.tensors, opened.file.bytes() - opened.data_offset);
 }
@@ -45,15 +47,5 @@ void fuzz_file(const uint8_t* data, size_t n) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
   using namespace weft::fuzz;
-  if (n < 3) return -1;
-  switch (data[0]) {
-    case 'H':
-      may_refuse([&] { fuzz_header(data + 1, n - 1); });
-      return 0;
-    case 'F':
-      may_refuse([&] { fuzz_file(data + 1, n - 1); });
-      return 0;
-    default:
-      return -1;  // not to be kept
-  }
+  return run_kind({{'H', fuzz_header}, {'F', fuzz_file}}, data, n);
 }

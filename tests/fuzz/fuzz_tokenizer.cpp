@@ -45,16 +45,5 @@ void fuzz_demo(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
   using namespace weft::fuzz;
-  if (n == 0) return -1;
-  const std::string_view rest = text_of(data + 1, n - 1);
-  switch (data[0]) {
-    case 'J':
-      may_refuse([&] { fuzz_json(rest); });
-      return 0;
-    case 'D':
-      may_refuse([&] { fuzz_demo(rest); });
-      return 0;
-    default:
-      return -1;  // not to be kept
-  }
+  return run_kind({{'J', fuzz_json}, {'D', fuzz_demo}}, data, n);
 }

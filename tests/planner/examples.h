@@ -7,6 +7,7 @@
 
 #include "planner/model_spec.h"
 #include "runtime/base/error.h"
+#include "tests/support/small_model.h"
 
 namespace weft::planner {
 
@@ -14,21 +15,7 @@ inline ModelSpec model(const std::string& name) {
   return read_model_yaml(std::string(WEFT_SOURCE_DIR) + "/configs/models/" + name + ".yaml");
 }
 
-// Small, with sizes that divide badly.
-inline ModelSpec small_spec() {
-  ModelSpec spec;
-  spec.name = "small";
-  spec.architecture = "LlamaForCausalLM";
-  spec.n_layers = 6;
-  spec.hidden = 256;
-  spec.n_heads = 8;
-  spec.n_kv_heads = 2;
-  spec.head_dim = 32;
-  spec.ffn = 344;
-  spec.vocab = 2048;
-  spec.context = 1024;
-  return spec;
-}
+inline ModelSpec small_spec() { return test::six_layer_model(); }
 
 // The text of the Error that f throws; a failure and "" where it throws none.
 template <class F>

@@ -5,16 +5,14 @@
 
 #include "runtime/base/error.h"
 #include "runtime/token_results.h"
+#include "tests/support/small_model.h"
 
 namespace weft::runtime {
 namespace {
 
 planner::Limits limits() {
-  planner::Limits l;
+  planner::Limits l = test::small_limits(3, 5, 4);
   l.context = 96;
-  l.max_sequences = 3;
-  l.max_batch_tokens = 5;
-  l.kv_blocks = 4;
   return l;
 }
 

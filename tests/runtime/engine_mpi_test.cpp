@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "planner/manual_plan.h"
 #include "runtime/hf_config.h"
@@ -33,13 +34,14 @@ planner::Plan plan_for(const planner::ModelSpec& spec, size_t n_ranks) {
   return planner::manual_plan(spec, planner::parse_layout(layout), options);
 }
 
-class EngineRun : public ::testing::Test {
+// Param: threads of each rank.
+class EngineRun : public ::testing::TestWithParam<size_t> {
  protected:
   EngineRun()
       : spec_(read_hf_config(WEFT_SOURCE_DIR "/configs/models/demo")),
         plan_(plan_for(spec_, static_cast<size_t>(session().size()))),
         source_(make_synthetic(spec_, 3)),
-        engine_(session(), spec_, plan_, *source_, {}) {}
+        engine_(session(), spec_, plan_, *source_, {GetParam(), {}, {}}) {}
   ~EngineRun() override { engine_.close(); }
 
   // Allocations of this rank while three prompts get n_tokens each.
@@ -73,7 +75,7 @@ class EngineRun : public ::testing::Test {
   Engine engine_;
 };
 
-TEST_F(EngineRun, SteadyStepTakesNoMemory) {
+TEST_P(EngineRun, SteadyStepTakesNoMemory) {
   allocations_of(8);  // whatever is made on first use
   EXPECT_EQ(allocations_of(8), 0u);
   EXPECT_EQ(allocations_of(200), 0u);
@@ -88,18 +90,34 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Rank 0 stays away for two seconds; the others wait for its next batch.
-TEST_F(EngineRun, IdleRanksLeaveTheirCores) {
-  allocations_of(4);
-  const double before = cpu_seconds();
-  if (session().rank() == 0) {
-    sleep(2);
-    engine_.stop_followers();
-  } else {
-    engine_.follow();
-  }
-  EXPECT_LT(cpu_seconds() - before, 0.05 * 2.0);
+double largest_of_ranks(double value) {
+  double largest = 0;
+  parallel::check(MPI_Allreduce(&value, &largest, 1, MPI_DOUBLE, MPI_MAX, session().world()),
+                  "MPI_Allreduce");
+  return largest;
 }
+
+// One rank comes two seconds late. Where it is rank 0, the others wait for a batch; another rank of
+// the first stage: its group waits in a sum, the next stage for activations; a rank of the last
+// stage: rank 0 waits for tokens. The work itself is a few milliseconds. What a virtual machine's
+// neighbours take is billed to us now and then, hence three tries.
+TEST_P(EngineRun, WaitingRanksLeaveTheirCores) {
+  constexpr unsigned kLateSeconds = 2;
+  allocations_of(1);  // whatever is made on first use
+  for (int late : std::set<int>{0, 1, session().size() - 1}) {
+    if (late >= session().size()) continue;
+    double share = 1;
+    for (int i = 0; i < 3 && share >= 0.05; ++i) {
+      const double before = cpu_seconds();
+      if (session().rank() == late) sleep(kLateSeconds);
+      allocations_of(1);
+      share = largest_of_ranks((cpu_seconds() - before) / kLateSeconds);
+    }
+    EXPECT_LT(share, 0.05) << "of a core, while rank " << late << " is late";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, EngineRun, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace weft::runtime

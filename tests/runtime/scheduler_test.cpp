@@ -9,19 +9,12 @@
 #include <random>
 #include <set>
 
+#include "tests/support/small_model.h"
+
 namespace weft::runtime {
 namespace {
 
-planner::Limits small_limits() {
-  planner::Limits limits;
-  limits.context = 512;
-  limits.max_sequences = 4;
-  limits.max_batch_tokens = 64;
-  limits.prefill_chunk = 32;
-  limits.batches_in_flight = 2;
-  limits.kv_blocks = 32;
-  return limits;
-}
+planner::Limits small_limits() { return test::small_limits(4, 64, 32); }
 
 Request request_of(size_t n_prompt, size_t max_tokens, int32_t first = 0) {
   Request request;
@@ -103,6 +96,12 @@ std::vector<int32_t> expected_output(const Request& request, size_t n) {
   return {tokens.begin() + static_cast<ptrdiff_t>(request.prompt.size()), tokens.end()};
 }
 
+std::vector<int32_t> output_of(const Scheduler& scheduler, size_t number) {
+  const Sequence& sequence = scheduler.sequence(number);
+  return {sequence.tokens.begin() + static_cast<ptrdiff_t>(sequence.n_prompt()),
+          sequence.tokens.end()};
+}
+
 // Runs all to the end, taking results in only when nothing more can start (or at random).
 void run_all(Scheduler& scheduler, const planner::Limits& limits, size_t n_sequences,
              std::mt19937& random) {
@@ -146,11 +145,8 @@ TEST(Scheduler, GivesEveryRowOnceAndFinishesUnderRandomLimits) {
     run_all(scheduler, limits, requests.size(), random);
     if (HasFatalFailure()) return;
     for (size_t i = 0; i < requests.size(); ++i) {
-      const Sequence& sequence = scheduler.sequence(i);
-      EXPECT_EQ(sequence.finish, FinishReason::length);
-      const std::vector<int32_t> output(
-          sequence.tokens.begin() + static_cast<ptrdiff_t>(sequence.n_prompt()),
-          sequence.tokens.end());
+      EXPECT_EQ(scheduler.sequence(i).finish, FinishReason::length);
+      const std::vector<int32_t> output = output_of(scheduler, i);
       const size_t room = limits.context - requests[i].prompt.size();
       EXPECT_EQ(output.size(), std::min(requests[i].max_tokens, room));
       EXPECT_EQ(output, expected_output(requests[i], output.size()));
@@ -160,16 +156,16 @@ TEST(Scheduler, GivesEveryRowOnceAndFinishesUnderRandomLimits) {
 
 TEST(Scheduler, PreemptsWhenBlocksRunOutAndRecomputes) {
   planner::Limits limits = small_limits();
-  limits.kv_blocks = 8;  // two sequences of 250 tokens fit, but not with their answers
+  limits.kv_blocks = 8;  // prompts of 3 + 2 blocks; with their answers 7 + 5
   limits.batches_in_flight = 1;
   Scheduler scheduler(limits);
-  scheduler.add(request_of(190, 200));
-  scheduler.add(request_of(120, 200));
+  const Request requests[] = {request_of(190, 200), request_of(120, 200)};
+  for (const Request& request : requests) scheduler.add(request);
   std::mt19937 random(1);
   run_all(scheduler, limits, 2, random);
   EXPECT_GT(scheduler.n_preempted(), 0u);
-  EXPECT_EQ(scheduler.sequence(0).n_output(), 200u);
-  EXPECT_EQ(scheduler.sequence(1).n_output(), 200u);
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(output_of(scheduler, i), expected_output(requests[i], 200));
 }
 
 TEST(Scheduler, SpreadsDecodesOverTheBatchesInFlight) {
