@@ -1,0 +1,94 @@
+// What the search asks of a cost model: the time and the memory of one stage and of one edge, for
+// one workload, model, cluster and engine that the implementation was made for.
+#pragma once
+
+#include <cstddef>
+
+namespace weft::planner {
+
+// One stage as the search sees it: what lies in it, and on what it runs.
+struct StageShape {
+  size_t n_layers = 0;
+  bool has_embedding = false;  // the first stage
+  bool has_head = false;       // the last stage
+  size_t tp = 1;
+  size_t ep = 1;          // ranks of the tp group that share the experts out, a divisor of tp
+  size_t node_class = 0;  // index in ClusterSpec::nodes
+  size_t n_nodes = 1;     // nodes that the tp group spans; 1 = inside one
+
+  bool operator==(const StageShape&) const = default;
+};
+
+// How a replica is driven; the grid that the search walks.
+struct Schedule {
+  size_t batch = 1;              // sequences that decode at once, over all batches in flight
+  size_t batches_in_flight = 1;  // M: each decodes ceil(batch / M) of them
+  size_t prefill_chunk = 512;    // prompt tokens of a step, at most
+
+  bool operator==(const Schedule&) const = default;
+};
+
+// From one stage to the next.
+struct EdgeShape {
+  size_t from_tp = 1;
+  size_t to_tp = 1;
+  size_t from_class = 0;  // node class of the sender; of the receiver below
+  size_t to_class = 0;
+  bool across_nodes = false;
+
+  bool operator==(const EdgeShape&) const = default;
+};
+
+struct StageTimes {
+  double prefill_ms = 0;  // one chunk of a prompt: the mean over the prompt's chunks
+  double decode_ms = 0;   // one step of one batch in flight at the workload's mean context
+};
+
+// Stages and edges that differ only in n_layers must cost more the more layers they have.
+class StageCosts {
+ public:
+  virtual ~StageCosts() = default;
+
+  // Compute and the collectives inside the stage.
+  virtual StageTimes stage(const StageShape& shape, const Schedule& schedule) const = 0;
+  virtual StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const = 0;
+
+  // Bytes of one rank without KV: weights, activations, buffers, graphs, reserve.
+  virtual size_t fixed_bytes(const StageShape& shape, const Schedule& schedule) const = 0;
+  // Bytes of one rank for one KV block (kKvBlockTokens tokens of the stage's layers).
+  virtual size_t kv_block_bytes(const StageShape& shape) const = 0;
+  // Bytes of one GPU of that class that a rank may use.
+  virtual size_t rank_memory_bytes(size_t node_class) const = 0;
+};
+
+// Σ and max over the stages of a replica, each with the edge that follows it.
+struct PipelineTimes {
+  double prefill_sum_ms = 0;
+  double prefill_max_ms = 0;
+  double decode_sum_ms = 0;
+  double decode_max_ms = 0;
+  size_t n_stages = 1;           // of the decode chain
+  size_t kv_blocks = 0;          // the least over the stages that decode
+  bool separate_groups = false;  // prefill and decode on stages of their own
+};
+
+// What a user of one replica would measure.
+struct Served {
+  double ttft_ms = 0;
+  double tpot_ms = 0;       // prefills of others included
+  double tokens_per_s = 0;  // output tokens of this replica
+  double concurrency = 0;   // sequences it really serves at once: fewer than asked when saturated
+  bool saturated = false;   // requests wait for KV or for a place in the batch
+};
+
+// The closed form that the search scores with: for a fixed schedule and concurrency no time may
+// fall, and no rate rise, when one of the four times of `times` rises or kv_blocks falls.
+class ServingModel {
+ public:
+  virtual ~ServingModel() = default;
+  // `concurrency`: requests that this replica is asked to hold at once.
+  virtual Served served(const PipelineTimes& times, const Schedule& schedule,
+                        double concurrency) const = 0;
+};
+
+}  // namespace weft::planner
