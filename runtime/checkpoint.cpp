@@ -160,11 +160,16 @@ const TensorInfo* Checkpoint::find(const std::string& name) const {
   return it == places_.end() ? nullptr : &it->second.info;
 }
 
+TensorSource::Place Checkpoint::place(const std::string& name) const {
+  const auto it = places_.find(name);
+  return it == places_.end() ? Place{} : Place{it->second.file, it->second.offset};
+}
+
 void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, void* to,
                            kernels::ThreadPool& pool) {
   const auto it = places_.find(name);
   if (it == places_.end()) throw input_error("the checkpoint has no tensor {}", name);
-  const Place& place = it->second;
+  const Stored& place = it->second;
   if (begin > end || end > place.info.shape.at(0))
     throw input_error("tensor {}: rows {}..{} of {}", name, begin, end, place.info.shape[0]);
   const size_t row_bytes =
