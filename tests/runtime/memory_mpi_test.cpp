@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <string>
-#include <thread>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "kernels/sampling.h"
 #include "planner/manual_plan.h"
