@@ -28,7 +28,7 @@ struct TopoOptions {
   std::string svg;
 };
 
-constexpr size_t kMostRanks = 4096;
+constexpr size_t kMostRanks = 1024;
 
 parallel::Topology topology_of(const TopoOptions& options) {
   if (!options.from.empty()) return parallel::read_topology(options.from);

@@ -1,8 +1,11 @@
 // The tree as a Graphviz graph: a box around each NUMA node, dashed lines for NVLink.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "launch/topo_drawing.h"
 #include "launch/topo_tree.h"
+#include "parallel/gpu_distance.h"
 
 namespace weft::launch {
 namespace {
@@ -13,8 +16,10 @@ std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') continue;
-    out += c;
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -54,22 +59,9 @@ class DotWriter {
       if (!ranks.empty()) label += "\n" + ranks;
       style = ", style=filled, fillcolor=\"#d5e8d4\"";
     }
-    std::string lines;  // DOT writes a line's end as \n
-    for (const char c : quoted_lines(label)) lines += c;
-    text_ += fmt::format("    n{} [label={}{}];\n    n{} -- n{};\n", id, lines, style, parent, id);
+    text_ += fmt::format("    n{} [label={}{}];\n    n{} -- n{};\n", id, quoted(label), style,
+                         parent, id);
     for (const TopoNode& child : node.children) add_node(child, id);
-  }
-
-  static std::string quoted_lines(const std::string& text) {
-    std::string out;
-    size_t begin = 0;
-    while (true) {
-      const size_t end = text.find('\n', begin);
-      const std::string line = quoted(text.substr(begin, end - begin));
-      out += (out.empty() ? "" : "\\n") + line.substr(1, line.size() - 2);
-      if (end == std::string::npos) return "\"" + out + "\"";
-      begin = end + 1;
-    }
   }
 
   void add_nvlinks() {
@@ -77,8 +69,8 @@ class DotWriter {
       for (size_t b = 0; b < a; ++b)
         if (t_.nvlinks[a][b] > 0)
           text_ += fmt::format(
-              "  n{} -- n{} [style=dashed, color=\"#6a9a4f\", constraint=false, label=\"x{}\"];\n",
-              gpu_node_[b], gpu_node_[a], t_.nvlinks[a][b]);
+              "  n{} -- n{} [style=dashed, color=\"#6a9a4f\", constraint=false, label={}];\n",
+              gpu_node_[b], gpu_node_[a], quoted(nvlink_text(t_, t_.nvlinks[a][b])));
   }
 
   const parallel::Topology& t_;

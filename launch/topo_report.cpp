@@ -29,27 +29,35 @@ std::string cell(const Topology& t, size_t a, size_t b) {
   if (a == b) return "-";
   const std::string_view pci = distance_name(pci_distance(t, t.gpus[a], t.gpus[b]));
   const unsigned links = t.nvlinks.empty() ? 0 : t.nvlinks[a][b];
-  return links > 0 ? fmt::format("x{} {}", links, pci) : std::string(pci);
+  if (links == 0) return std::string(pci);
+  return fmt::format("{} {}", t.nvlinks_counted ? fmt::format("x{}", links) : "NVLink", pci);
 }
 
 std::string distance_table(const Topology& t) {
   const size_t n = t.gpus.size();
   if (n < 2 || n > kMostInTable) return {};
   std::string text = "\nway between GPUs: switch, root (complex), node (NUMA), across";
-  text += t.nvlinks.empty() ? "; NVLink is not known\n"
+  if (t.nvlinks.empty()) text += "; NVLink is not known
+";
+  else if (t.nvlinks_counted) text += fmt::format("; xN: N NVLinks, from {}
+", t.nvlink_source);
+  else text += fmt::format("; NVLink: by {}, not counted
+", t.nvlink_source); NVLink is not known\n"
                             : fmt::format("; xN: N NVLinks, from {}\n", t.nvlink_source);
   size_t width = 6;
   for (size_t a = 0; a < n; ++a)
     for (size_t b = 0; b < n; ++b) width = std::max(width, cell(t, a, b).size());
   const auto line = [&](const std::string& head, auto&& column) {
-    std::string row = fmt::format("{:<6}", head);
-    for (size_t b = 0; b < n; ++b) row += fmt::format("  {:<{}}", column(b), width);
-    row.erase(row.find_last_not_of(' ') + 1);
-    text += row + "\n";
+      std::string row = fmt::format("{:<6}", head);
+      for (size_t b = 0; b < n; ++b) row += fmt::format("  {:<{}}", column(b), width);
+      row.erase(row.find_last_not_of(' ') + 1);
+      text += row + "\n";
   };
-  line("", [](size_t b) { return fmt::format("GPU {}", b); });
+  line("", [](size_t b) {
+      return fmt::format("GPU {}", b); });
   for (size_t a = 0; a < n; ++a)
-    line(fmt::format("GPU {}", a), [&](size_t b) { return cell(t, a, b); });
+    line(fmt::format("GPU {}", a), [&](size_t b) {
+      return cell(t, a, b); });
   return text;
 }
 
@@ -151,6 +159,7 @@ std::string topology_json(const Topology& t, const Placement* placement) {
                  {"cards", cards_json(t)},
                  {"distances", distances_json(t)},
                  {"nvlinks", t.nvlinks},
+                 {"nvlinks_counted", t.nvlinks_counted},
                  {"nvlink_source", t.nvlink_source},
                  {"n_nvswitches", t.n_nvswitches},
                  {"doubts", t.doubts}};

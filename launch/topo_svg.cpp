@@ -6,6 +6,7 @@
 
 #include "launch/topo_drawing.h"
 #include "launch/topo_tree.h"
+#include "parallel/gpu_distance.h"
 
 namespace weft::launch {
 namespace {
@@ -110,9 +111,10 @@ std::string nvlink_words(const parallel::Topology& t) {
   for (size_t a = 0; a < t.nvlinks.size(); ++a)
     for (size_t b = a + 1; b < t.nvlinks.size(); ++b)
       if (t.nvlinks[a][b] > 0 && ++n_pairs <= kMostNvLinkPairs)
-        words += fmt::format("{}{}-{} x{}", n_pairs == 1 ? "" : ", ", a, b, t.nvlinks[a][b]);
+        words += fmt::format("{}{}-{} {}", n_pairs == 1 ? "" : ", ", a, b,
+                             parallel::nvlink_text(t, t.nvlinks[a][b]));
   if (n_pairs == 0) return t.nvlinks.empty() ? "NVLink: not known" : "NVLink: none";
-  if (n_pairs <= kMostNvLinkPairs) return "NVLink between GPUs: " + words;
+  if (n_pairs <= kMostNvLinkPairs) return "GPUs " + words;
   return fmt::format("NVLink between {} of {} pairs of GPUs", n_pairs,
                      t.nvlinks.size() * (t.nvlinks.size() - 1) / 2);
 }

@@ -28,6 +28,11 @@ std::string speed(const PciDevice& device) {
   return device.link_gbps > 0 ? fmt::format("{:.0f} GB/s", device.link_gbps) : std::string();
 }
 
+// "1 core", "2 cores".
+std::string count_of(size_t n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
 TopoNode node_of(const Gpu& gpu, size_t index) {
   const std::string memory = gpu.memory_bytes > 0 ? human_bytes(gpu.memory_bytes) : std::string();
   const std::string parts =
@@ -107,11 +112,12 @@ TopoNode numa_node(const Topology& t, const parallel::NumaNode& node) {
       std::count_if(t.cores.begin(), t.cores.end(),
                     [&](const parallel::CpuSet& core) { return core.intersects(node.cpus); });
   const std::string memory = node.memory_bytes > 0 ? human_bytes(node.memory_bytes) : std::string();
-  return {Kind::numa,
-          fmt::format("NUMA {}", node.id),
-          joined({"CPUs " + node.cpus.text(), fmt::format("{} cores", n_cores), memory}),
-          0,
-          {}};
+  return {
+      Kind::numa,
+      fmt::format("NUMA {}", node.id),
+      joined({"CPUs " + node.cpus.text(), count_of(static_cast<size_t>(n_cores), "core"), memory}),
+      0,
+      {}};
 }
 
 }  // namespace
@@ -140,13 +146,11 @@ TopoNode topo_tree(const Topology& t) {
 }
 
 std::string machine_text(const Topology& t) {
-  const std::string packages =
-      t.n_packages > 0 ? fmt::format("{} packages", t.n_packages) : std::string();
+  const std::string packages = t.n_packages > 0 ? count_of(t.n_packages, "package") : std::string();
   return joined({t.product, packages,
-                 fmt::format("{} cores{}", t.cores.size(), t.has_cores ? "" : " (guessed)"),
-                 fmt::format("{} CPUs", t.cpus.count()),
-                 fmt::format("{} NUMA nodes", t.numa.size()),
-                 fmt::format("{} GPUs", t.gpus.size())});
+                 count_of(t.cores.size(), "core") + (t.has_cores ? "" : " (guessed)"),
+                 count_of(t.cpus.count(), "CPU"), count_of(t.numa.size(), "NUMA node"),
+                 count_of(t.gpus.size(), "GPU")});
 }
 
 std::string ranks_on(const parallel::Placement& placement, size_t gpu) {

@@ -12,7 +12,7 @@ namespace weft::parallel {
 
 class CpuSet {
  public:
-  static constexpr size_t kMostCpus = 16384;
+  static constexpr size_t kMostCpus = 8192;  // as many as Linux can have
 
   static CpuSet range(size_t begin, size_t end);  // [begin, end)
   // "0x000000ff,,0x0000ffff" (hwloc) and "00000000,0000ffff" (NCCL, the kernel): groups of 32 bits,

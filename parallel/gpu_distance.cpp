@@ -1,6 +1,8 @@
 // Distances on the PCI tree, with NVLink laid over it.
 #include "parallel/gpu_distance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -9,10 +11,18 @@
 namespace weft::parallel {
 namespace {
 
-// A pair without NVLink costs more than any with: 200 against at most 100 and 30.
+// A pair without NVLink costs more than any with: 200 against at most 100 + 30 + 9.
 constexpr int kOneLink = 100;
 constexpr int kNoLink = 200;
 constexpr int kStep = 10;  // of PciDistance
+constexpr size_t kMostBridges = 9;
+
+// Bridges that only one of the two has on its way.
+size_t n_bridges_between(const PciDevice& a, const PciDevice& b) {
+  const auto [end_a, end_b] =
+      std::mismatch(a.switches.begin(), a.switches.end(), b.switches.begin(), b.switches.end());
+  return static_cast<size_t>((a.switches.end() - end_a) + (b.switches.end() - end_b));
+}
 
 }  // namespace
 
@@ -45,10 +55,17 @@ std::vector<size_t> nearest_cards(const Topology& t, const Gpu& gpu) {
   return near;
 }
 
+std::string nvlink_text(const Topology& t, unsigned n_links) {
+  if (n_links == 0) return {};
+  return t.nvlinks_counted ? fmt::format("NVLink x{}", n_links) : "NVLink";
+}
+
 int pair_cost(const Topology& t, size_t a, size_t b) {
   const unsigned links = t.nvlinks.empty() ? 0 : t.nvlinks[a][b];
   const int by_link = links == 0 ? kNoLink : kOneLink / static_cast<int>(links);
-  return by_link + kStep * static_cast<int>(pci_distance(t, t.gpus[a], t.gpus[b]));
+  const size_t bridges = std::min(n_bridges_between(t.gpus[a], t.gpus[b]), kMostBridges);
+  return by_link + kStep * static_cast<int>(pci_distance(t, t.gpus[a], t.gpus[b])) +
+         static_cast<int>(bridges);
 }
 
 std::vector<size_t> gpus_by_place(const Topology& t) {

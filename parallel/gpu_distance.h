@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,8 +24,11 @@ std::string_view distance_name(PciDistance distance);  // "switch", "root", "nod
 // Cards at the smallest distance from the GPU, by bus id.
 std::vector<size_t> nearest_cards(const Topology& topology, const Gpu& gpu);
 
+// "NVLink x18", "NVLink" where they aren't counted, "" where there is none or none is known.
+std::string nvlink_text(const Topology& topology, unsigned n_links);
+
 // What a tensor-parallel group pays for having both GPUs in it, in no unit: NVLinks first, more of
-// them cheaper, then the way over PCI.
+// them cheaper, then the way over PCI, then the bridges on it.
 int pair_cost(const Topology& topology, size_t gpu_a, size_t gpu_b);
 
 // Indices of the GPUs so that near ones are neighbours: by NUMA node, root, way, bus id.

@@ -16,8 +16,8 @@
 namespace weft::parallel {
 namespace {
 
-constexpr size_t kMostNumaNodes = 4096;
-constexpr size_t kMostDevices = 4096;
+// What a file may fill memory with before finish() looks at it.
+constexpr size_t kMostObjects = 8192;  // of one kind
 constexpr size_t kMostLinkedDevices = 512;
 
 // What holds for the children of an object.
@@ -82,7 +82,7 @@ class HwlocReader {
     if (type == "Machine") read_machine(object, place);
     if (type == "Package") ++t_.n_packages;
     if (type == "NUMANode") read_numa(object, place);
-    if (type == "Core") t_.cores.push_back(place.cpus);
+    if (type == "Core") read_core(object, place);
     if (type == "PU" || type == "Core") return;
     if (type == "Bridge") read_bridge(object, place);
     if (type == "PCIDev") return read_device(object, place);
@@ -98,8 +98,13 @@ class HwlocReader {
       if (info.get("name") == "DMIProductName") t_.product = info.get("value").substr(0, 100);
   }
 
+  void read_core(const XmlElement& object, const Place& place) {
+    if (t_.cores.size() == kMostObjects) throw error(object, "is one core too many");
+    t_.cores.push_back(place.cpus);
+  }
+
   void read_numa(const XmlElement& object, const Place& place) {
-    if (t_.numa.size() == kMostNumaNodes) throw error(object, "is one NUMA node too many");
+    if (t_.numa.size() == kMostObjects) throw error(object, "is one NUMA node too many");
     NumaNode node;
     node.id = static_cast<int>(number(object, "os_index", 1 << 20));
     node.cpus = place.cpus;
@@ -111,6 +116,7 @@ class HwlocReader {
   void read_bridge(const XmlElement& object, Place& place) {
     if (object.get("bridge_type").starts_with("0-")) {  // from the host to PCI
       const std::vector<std::string> range = split(object.get("bridge_pci"), '[');
+      if (t_.roots.size() == kMostObjects) throw error(object, "is one root too many");
       if (range.size() != 2) throw error(object, "has no bridge_pci such as 0000:[18-1c]");
       const std::vector<std::string> buses = split(range[1], '-');
       place.root = t_.roots.size();
@@ -140,7 +146,7 @@ class HwlocReader {
   }
 
   void read_device(const XmlElement& object, const Place& place) {
-    if (++n_devices_ > kMostDevices) throw error(object, "is one PCI device too many");
+    if (++n_devices_ > kMostObjects) throw error(object, "is one PCI device too many");
     PciDevice device;
     device.bus_id = normal_bus_id(object.get("pci_busid"));
     if (device.bus_id.empty())

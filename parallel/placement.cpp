@@ -15,7 +15,7 @@
 namespace weft::parallel {
 namespace {
 
-constexpr size_t kMostRanks = 4096;  // on one host
+constexpr size_t kMostRanks = 1024;  // on one host
 
 using GpuOfRank = std::vector<std::optional<size_t>>;
 
@@ -143,7 +143,7 @@ std::string bond(const Topology& t, const std::vector<size_t>& gpus) {
     }
   const std::string pci = fmt::format("PCI {}", distance_name(farthest));
   if (t.nvlinks.empty()) return pci + ", NVLink not known";
-  return links == 0 ? pci + ", not all NVLinked" : fmt::format("NVLink x{}, {}", links, pci);
+  return links == 0 ? pci + ", not all NVLinked" : nvlink_text(t, links) + ", " + pci;
 }
 
 void describe_groups(const Topology& t, const std::vector<size_t>& groups, Placement& placement) {

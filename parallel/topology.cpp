@@ -28,6 +28,28 @@ constexpr KnownGpu kKnownGpus[] = {
     {0x2342, "GH200"},
 };
 
+constexpr size_t kMostGpus = 256;
+constexpr size_t kMostNumaNodes = 256;
+constexpr size_t kMostRoots = 1024;
+constexpr size_t kMostCores = CpuSet::kMostCpus;
+
+void check_sizes(const Topology& t) {
+  const auto check = [&](size_t n, size_t most, const char* what) {
+    if (n > most) throw input_error("{}: {} {}; at most {} are read", t.source, n, what, most);
+  };
+  check(t.gpus.size(), kMostGpus, "GPUs");
+  check(t.numa.size(), kMostNumaNodes, "NUMA nodes");
+  check(t.roots.size(), kMostRoots, "PCI roots");
+  check(t.cores.size(), kMostCores, "cores");
+}
+
+// The beginning of a list that may be long.
+std::string brief(const CpuSet& set) {
+  constexpr size_t kMostText = 100;
+  const std::string text = set.text();
+  return text.size() <= kMostText ? text : text.substr(0, text.rfind(',', kMostText)) + ",…";
+}
+
 bool parse_hex(std::string_view text, size_t most_digits, uint32_t& value) {
   if (text.empty() || text.size() > most_digits) return false;
   const char* end = text.data() + text.size();
@@ -116,7 +138,7 @@ void doubt_numa_masks(Topology& t) {
     for (size_t k = 0; k < i; ++k)
       if (t.numa[k].cpus.intersects(t.numa[i].cpus))
         t.doubts.push_back(fmt::format("NUMA nodes {} and {} both claim the CPUs {}", t.numa[k].id,
-                                       t.numa[i].id, (t.numa[k].cpus & t.numa[i].cpus).text()));
+                                       t.numa[i].id, brief(t.numa[k].cpus & t.numa[i].cpus)));
 }
 
 void doubt_localities(Topology& t) {
@@ -198,6 +220,7 @@ bool is_network_class(uint32_t pci_class) {
 
 void finish(Topology& t, std::span<const NvLinkEnd> links) {
   if (t.cpus.empty()) throw input_error("{}: names no CPUs", t.source);
+  check_sizes(t);
   order_devices(t);
   std::sort(t.numa.begin(), t.numa.end(),
             [](const NumaNode& a, const NumaNode& b) { return a.id < b.id; });

@@ -71,6 +71,7 @@ struct Topology {
   // [gpus][gpus] NVLinks of each pair; empty: unknown. Through switches: the links of the GPU that
   // has fewer.
   std::vector<std::vector<unsigned>> nvlinks;
+  bool nvlinks_counted = true;      // false: 1 stands for some
   std::string nvlink_source;        // "NVML"
   std::vector<std::string> doubts;  // one sentence each, for people
 };
