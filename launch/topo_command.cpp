@@ -5,11 +5,14 @@
 #include <memory>
 
 #include "launch/commands.h"
+#include "launch/failures.h"
+#include "launch/topo_cluster.h"
 #include "launch/topo_drawing.h"
 #include "launch/topo_report.h"
 #include "parallel/placement.h"
 #include "parallel/topology_sources.h"
 #include "parallel/visible_devices.h"
+#include "planner/problem_list.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
@@ -26,6 +29,8 @@ struct TopoOptions {
   bool json = false;
   std::string dot;
   std::string svg;
+  bool cluster = false;
+  std::string output;  // of the cluster file; empty: standard output
 };
 
 constexpr size_t kMostRanks = 1024;
@@ -83,6 +88,45 @@ void run(const TopoOptions& options) {
   fmt::print("{}", text);
 }
 
+void print_cluster(const TopoOptions& options, const GatheredFacts& facts) {
+  for (const std::string& doubt : facts.doubts) fmt::print(stderr, "doubt: {}\n", doubt);
+  const planner::ClusterSpec cluster = make_cluster("found", facts.nodes);
+  planner::refuse("the nodes found", planner::problems(cluster));
+  const std::string yaml = to_yaml(cluster);
+  if (options.output.empty())
+    fmt::print("{}", yaml);
+  else
+    write_file(options.output, yaml);
+}
+
+// Under mpirun or srun every node tells its facts, and rank 0 writes them; alone, this node or the
+// file. With a file there is nothing to gather.
+void run_cluster(const TopoOptions& options) {
+  if (!options.from.empty() || !parallel::started_by_launcher()) {
+    if (!works_here()) return;
+    if (!options.output.empty()) check_writable(options.output);
+    const NodeFacts facts = node_facts(topology_of(options));
+    return print_cluster(options, {{facts.node}, facts.doubts});
+  }
+  parallel::MpiSession session(nullptr, nullptr);
+  const bool writes = session.rank() == 0;
+  try {
+    NodeFacts mine;
+    parallel::agree(session, [&] {
+      if (writes && !options.output.empty()) check_writable(options.output);
+      mine = node_facts(topology_of(options));
+    });
+    const GatheredFacts facts = gather_facts(session, mine);
+    parallel::agree(session, [&] {
+      if (writes) print_cluster(options, facts);
+    });
+  } catch (const parallel::AgreedError& error) {
+    say_and_close(session, error.what());
+    throw AlreadySaid(error.status());
+  }
+  session.close();
+}
+
 }  // namespace
 
 void add_topo_command(CLI::App& app) {
@@ -110,7 +154,15 @@ void add_topo_command(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON object on standard output");
   command->add_option("--dot", options->dot, "Write a Graphviz drawing")->type_name("FILE");
   command->add_option("--svg", options->svg, "Write an SVG drawing")->type_name("FILE");
+  auto* cluster = command->add_flag(
+      "--cluster", options->cluster,
+      "Write the nodes' facts as a cluster file for weft plan; under mpirun or srun of all nodes");
+  cluster->excludes(ranks);
+  command->add_option("-o,--output", options->output, "Where the cluster file goes")
+      ->needs(cluster)
+      ->type_name("FILE");
   command->callback([options] {
+    if (options->cluster) return run_cluster(*options);
     if (works_here()) run(*options);
   });
 }

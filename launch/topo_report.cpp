@@ -37,27 +37,24 @@ std::string distance_table(const Topology& t) {
   const size_t n = t.gpus.size();
   if (n < 2 || n > kMostInTable) return {};
   std::string text = "\nway between GPUs: switch, root (complex), node (NUMA), across";
-  if (t.nvlinks.empty()) text += "; NVLink is not known
-";
-  else if (t.nvlinks_counted) text += fmt::format("; xN: N NVLinks, from {}
-", t.nvlink_source);
-  else text += fmt::format("; NVLink: by {}, not counted
-", t.nvlink_source); NVLink is not known\n"
-                            : fmt::format("; xN: N NVLinks, from {}\n", t.nvlink_source);
+  if (t.nvlinks.empty())
+    text += "; NVLink is not known\n";
+  else if (t.nvlinks_counted)
+    text += fmt::format("; xN: N NVLinks, from {}\n", t.nvlink_source);
+  else
+    text += fmt::format("; NVLink: by {}, not counted\n", t.nvlink_source);
   size_t width = 6;
   for (size_t a = 0; a < n; ++a)
     for (size_t b = 0; b < n; ++b) width = std::max(width, cell(t, a, b).size());
   const auto line = [&](const std::string& head, auto&& column) {
-      std::string row = fmt::format("{:<6}", head);
-      for (size_t b = 0; b < n; ++b) row += fmt::format("  {:<{}}", column(b), width);
-      row.erase(row.find_last_not_of(' ') + 1);
-      text += row + "\n";
+    std::string row = fmt::format("{:<6}", head);
+    for (size_t b = 0; b < n; ++b) row += fmt::format("  {:<{}}", column(b), width);
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
   };
-  line("", [](size_t b) {
-      return fmt::format("GPU {}", b); });
+  line("", [](size_t b) { return fmt::format("GPU {}", b); });
   for (size_t a = 0; a < n; ++a)
-    line(fmt::format("GPU {}", a), [&](size_t b) {
-      return cell(t, a, b); });
+    line(fmt::format("GPU {}", a), [&](size_t b) { return cell(t, a, b); });
   return text;
 }
 

@@ -48,7 +48,9 @@ TEST(VerifyBinding, MpiKnowsBetter) {
     for (int b = 0; b < a; ++b) {
       cpu_set_t common;
       CPU_AND(&common, &all[static_cast<size_t>(a)], &all[static_cast<size_t>(b)]);
-      if (binding.place->binds && !chosen) EXPECT_EQ(CPU_COUNT(&common), 0) << a << " and " << b;
+      if (binding.place->binds && !chosen) {
+        EXPECT_EQ(CPU_COUNT(&common), 0) << a << " and " << b;
+      }
     }
   sched_setaffinity(0, sizeof before, &before);
 }
@@ -70,7 +72,9 @@ TEST(VerifyBinding, BindsEveryThread) {
   const std::vector<std::string> warnings = binder.bind(CpuSet::range(first, first + 1));
   on_cpus = 0;
   while (on_cpus == 0) std::this_thread::yield();
-  if (warnings.empty()) EXPECT_EQ(on_cpus, 1);
+  if (warnings.empty()) {
+    EXPECT_EQ(on_cpus, 1);
+  }
   stop = true;
   thread.join();
   EXPECT_TRUE(binder.bind(before).empty());
@@ -90,9 +94,10 @@ TEST(LocalGroups, AreTheStagesOfThisHost) {
   const MpiSession& session = testing::session();
   DeviceMesh mesh;
   mesh.stages = {{0, session.size()}};
-  if (session.node_size() == session.size())
+  if (session.node_size() == session.size()) {
     EXPECT_EQ(local_groups(mesh, session),
               std::vector<size_t>{static_cast<size_t>(session.size())});
+  }
   mesh.stages.clear();
   for (int rank = 0; rank < session.size(); ++rank) mesh.stages.push_back({rank, 1});
   EXPECT_EQ(local_groups(mesh, session),

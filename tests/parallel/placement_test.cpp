@@ -182,8 +182,9 @@ TEST(SplitCores, GivesEachCoreOnceNearItsRank) {
         EXPECT_TRUE(wanted[rank].has(core));
       }
       for (size_t other = 0; other < rank; ++other)
-        if (wanted[other] == wanted[rank])
+        if (wanted[other] == wanted[rank]) {
           EXPECT_LE(given[rank].size(), given[other].size()) << "the first ones get more";
+        }
     }
     for (size_t core = 0; core < n_cores; ++core)
       EXPECT_EQ(times[core], wanted_by_any.has(core) ? 1 : 0) << "round " << round;
