@@ -64,7 +64,7 @@ GpuOfRank choose_gpus(const Topology& t, const PlacementRequest& request,
 }
 
 // Ranks on CPUs: the NUMA node in which the middle of the rank's share of all cores lies; all CPUs
-// where there are fewer ranks than nodes.
+// where there are fewer ranks than nodes, or more than cores.
 std::vector<CpuSet> spread_over_nodes(const Topology& t, size_t n_ranks) {
   std::vector<std::pair<size_t, CpuSet>> nodes;  // cores before its end
   size_t n_cores = 0;
@@ -76,7 +76,7 @@ std::vector<CpuSet> spread_over_nodes(const Topology& t, size_t n_ranks) {
     nodes.emplace_back(n_cores, node.cpus);
   }
   std::vector<CpuSet> wanted(n_ranks, t.cpus);
-  if (nodes.empty() || n_ranks < nodes.size()) return wanted;
+  if (nodes.empty() || n_ranks < nodes.size() || n_ranks > n_cores) return wanted;
   for (size_t rank = 0; rank < n_ranks; ++rank) {
     const double middle = (static_cast<double>(rank) + 0.5) * static_cast<double>(n_cores) /
                           static_cast<double>(n_ranks);

@@ -169,8 +169,8 @@ void link_gpus(Topology& t, std::span<const NvLinkEnd> links) {
   if (!t.nvlinks.empty() || t.n_nvswitches == 0 || n < 2) return;
   t.nvlinks.assign(n, std::vector<unsigned>(n, 1));
   for (size_t i = 0; i < n; ++i) t.nvlinks[i][i] = 0;
-  t.nvlink_source =
-      fmt::format("{} NVSwitches on the PCI bus; the number of links is not known", t.n_nvswitches);
+  t.nvlinks_counted = false;
+  t.nvlink_source = fmt::format("{} NVSwitches on the PCI bus", t.n_nvswitches);
 }
 
 void doubt_other_gpus(Topology& t) {

@@ -16,7 +16,7 @@ struct Memory {
   unsigned long long total, free, used;
 };
 
-constexpr const char* kBusIds[] = {"00000000:18:00.0", "00000000:B3:00.0", "00000000:FF:00.0"};
+constexpr const char* kBusIds[] = {"00000000:18:00.0", "00000000:B4:00.0", "00000000:FF:00.0"};
 constexpr uintptr_t kMig = 100;
 
 uintptr_t number(void* device) { return reinterpret_cast<uintptr_t>(device) - 1; }
