@@ -9,6 +9,7 @@
 #include "launch/topo_cluster.h"
 #include "launch/topo_drawing.h"
 #include "launch/topo_report.h"
+#include "parallel/nccl_hints.h"
 #include "parallel/placement.h"
 #include "parallel/topology_sources.h"
 #include "parallel/visible_devices.h"
@@ -73,6 +74,22 @@ parallel::Placement place_ranks(const parallel::Topology& topology, const TopoOp
   return placement;
 }
 
+// What a launch script could set; a file's interfaces can't be asked whether they are up.
+std::string hint_lines(const parallel::Topology& topology, const parallel::Placement& placement,
+                       bool live) {
+  std::vector<size_t> gpus;
+  for (const parallel::RankPlace& place : placement.ranks)
+    if (place.gpu) gpus.push_back(*place.gpu);
+  if (gpus.empty()) return {};
+  const parallel::NcclHints hints =
+      nccl_hints(topology, gpus, live ? parallel::interfaces_up() : std::vector<std::string>());
+  std::string text;
+  if (!hints.ib_hca.empty()) text += fmt::format("hint: NCCL_IB_HCA={}\n", hints.ib_hca);
+  if (!hints.socket_ifname.empty())
+    text += fmt::format("hint: NCCL_SOCKET_IFNAME={}\n", hints.socket_ifname);
+  return text;
+}
+
 void run(const TopoOptions& options) {
   for (const std::string& path : {options.dot, options.svg})
     if (!path.empty()) check_writable(path);
@@ -84,7 +101,8 @@ void run(const TopoOptions& options) {
   std::string text = options.json ? topology_json(topology, placed ? &placement : nullptr)
                                   : topology_text(topology);
   if (!options.json && placed)
-    text += fmt::format("\n{} ranks\n{}", options.ranks, placement_text(topology, placement));
+    text += fmt::format("\n{} ranks\n{}{}", options.ranks, placement_text(topology, placement),
+                        hint_lines(topology, placement, options.from.empty()));
   fmt::print("{}", text);
 }
 

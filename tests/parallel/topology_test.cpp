@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "parallel/gpu_distance.h"
+#include "parallel/nccl_hints.h"
 #include "parallel/topology_compare.h"
 #include "parallel/topology_sources.h"
 #include "runtime/base/file.h"
@@ -232,6 +233,19 @@ TEST(NcclXml, RefusesWhatCantBe) {
   EXPECT_ERROR(
       parse_topology(bad("<cpu numaid=\"1\"", "<cpu host_hash=\"0x2\" numaid=\"1\""), "x.xml"),
       "another host");
+}
+
+TEST(NcclHints, LeaveOutWhatIsThereForSomethingElse) {
+  const Topology dgx = made("dgx-h100");
+  EXPECT_EQ(nccl_hints(dgx, {0, 5}, {}).ib_hca, "=mlx5_0,mlx5_5");
+  EXPECT_EQ(nccl_hints(dgx, {0, 1, 2, 3, 4, 5, 6, 7}, {}).ib_hca,
+            "=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7");
+  EXPECT_EQ(nccl_hints(made("two-per-bridge"), {0, 2, 4, 6}, {}).ib_hca, "") << "all of them";
+  const Topology plain = made("no-gpu");
+  EXPECT_EQ(nccl_hints(plain, {}, {"docker0", "eth0"}).socket_ifname, "=eth0");
+  EXPECT_EQ(nccl_hints(plain, {}, {"eth0"}).socket_ifname, "") << "nothing else is there";
+  EXPECT_EQ(nccl_hints(plain, {}, {"veth1", "veth2"}).socket_ifname, "") << "no card is up";
+  for (const std::string& name : interfaces_up()) EXPECT_NE(name, "lo");
 }
 
 // A file for another machine, as NCCL_TOPO_FILE may name one.
