@@ -18,7 +18,9 @@ void report(const parallel::MpiSession& session, const parallel::Binding& bindin
   for (const std::string& warning : binding.warnings)
     spdlog::log(session.node_rank() == 0 ? spdlog::level::warn : spdlog::level::debug, "{}",
                 warning);
-  if (binding.place && binding.place->binds)
+  if (binding.kept)
+    spdlog::debug("left on CPUs {}, where it was started", binding.before.text());
+  else if (binding.place && binding.place->binds)
     spdlog::debug("on CPUs {}: {}", binding.place->cpus.text(), binding.place->why);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdlib>
 
 #include "parallel/gather.h"
@@ -33,10 +32,10 @@ void read_visible(Binding& binding) {
 }
 
 void apply(Binding& binding, ProcessBinder& binder, const RankPlace& place) {
-  const bool keeps = !place.gpu && binding.before != binding.allowed;  // somebody chose already
-  const CpuSet wanted = place.binds && !keeps ? place.cpus : binding.before;
+  binding.kept = !place.gpu && binding.before != binding.allowed;
+  const CpuSet wanted = place.binds && !binding.kept ? place.cpus : binding.before;
   if (binder.bound() != wanted) add(binding.warnings, binder.bind(wanted));
-  if (!keeps && !place.memory_nodes.empty() && binding.topology.numa.size() > 1)
+  if (!binding.kept && !place.memory_nodes.empty() && binding.topology.numa.size() > 1)
     add(binding.warnings, binder.prefer_memory(place.memory_nodes));
 }
 

@@ -32,6 +32,7 @@ struct Binding {
   CpuSet before;                     // CPUs of the process when it started
   std::optional<LaunchPlace> launch;
   std::optional<RankPlace> place;     // none: not settled, or nothing to do
+  bool kept = false;                  // `before` was the choice of a launcher or user, and stays
   std::vector<std::string> warnings;  // sentences, for the log
 
   bool looked() const { return !allowed.empty(); }

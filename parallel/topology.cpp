@@ -142,13 +142,20 @@ void doubt_numa_masks(Topology& t) {
 }
 
 void doubt_localities(Topology& t) {
-  std::vector<std::string> unknown;
-  for (const Gpu& gpu : t.gpus)
-    if (t.roots[gpu.root].numa < 0) unknown.push_back(gpu.bus_id);
-  if (unknown.empty() || t.numa.size() < 2) return;
-  t.doubts.push_back(fmt::format(
-      "the NUMA node of GPU {} is not known (-1, or several): any CPU may be far from it",
-      fmt::join(unknown, ", ")));
+  std::vector<std::string> unknown, cut_off;
+  for (const Gpu& gpu : t.gpus) {
+    if (t.roots[gpu.root].cpus.empty())
+      cut_off.push_back(gpu.bus_id);
+    else if (t.roots[gpu.root].numa < 0 && t.numa.size() > 1)
+      unknown.push_back(gpu.bus_id);
+  }
+  if (!unknown.empty())
+    t.doubts.push_back(fmt::format(
+        "the NUMA node of GPU {} is not known (-1, or several): any CPU may be far from it",
+        fmt::join(unknown, ", ")));
+  if (!cut_off.empty())
+    t.doubts.push_back(fmt::format("no CPU that may be used is known to be near GPU {}",
+                                   fmt::join(cut_off, ", ")));
 }
 
 void doubt_flat_bus(Topology& t) {

@@ -122,6 +122,18 @@ TEST(HwlocXml, SaysWhatIsDoubtful) {
   EXPECT_DOUBT(beyond, "NUMA node 0 names the CPUs 48-55");
 }
 
+// A cgroup that leaves a package no CPU.
+TEST(HwlocXml, DoubtsGpusWhoseCpusAreTaken) {
+  std::string text = made_text("swapped-numa");
+  for (size_t at = 0; (at = text.find("\"0x0000ff00\"", at)) != std::string::npos; ++at)
+    text.replace(at, 12, "\"0x00000000\"");
+  for (const char* set : {"\"0x0000ffff\"", "\"0x0000ffff\"", "\"0x0000ffff\""})
+    text = replaced(text, set, "\"0x000000ff\"");
+  const Topology t = parse_topology(text, "x.xml");
+  EXPECT_DOUBT(t, "no CPU that may be used is known to be near GPU 0000:b4:00.0");
+  EXPECT_EQ(nearest_cpus(t, t.gpus[1]).text(), "0-7");
+}
+
 TEST(HwlocXml, GuessedCoresArePairsOfThreads) {
   const Topology whole = made("two-per-bridge");
   const Topology stripped = made("stripped-cores");
