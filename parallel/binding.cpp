@@ -32,7 +32,9 @@ void read_visible(Binding& binding) {
 }
 
 void apply(Binding& binding, ProcessBinder& binder, const RankPlace& place) {
-  binding.kept = !place.gpu && binding.before != binding.allowed;
+  const bool chosen =
+      binding.before != binding.allowed || (binding.launch && binding.launch->asked_unbound);
+  binding.kept = !place.gpu && chosen;
   const CpuSet wanted = place.binds && !binding.kept ? place.cpus : binding.before;
   if (binder.bound() != wanted) add(binding.warnings, binder.bind(wanted));
   if (!binding.kept && !place.memory_nodes.empty() && binding.topology.numa.size() > 1)
@@ -89,7 +91,7 @@ Binding bind_early(const BindOptions& options) {
   binding.options = options;
   if (!options.bind) return binding;
   binding.launch = launch_place([](const char* name) { return std::getenv(name); });
-  if (!binding.launch && !started_by_launcher()) binding.launch = LaunchPlace{0, 1, "none"};
+  if (!binding.launch && !started_by_launcher()) binding.launch = LaunchPlace{0, 1, "none", false};
   try {
     look_and_bind(binding);
   } catch (const Error& error) {

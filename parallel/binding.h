@@ -39,9 +39,10 @@ struct Binding {
 };
 
 // Before MPI_Init, CUDA and NCCL. Sets CUDA_DEVICE_ORDER=PCI_BUS_ID where ranks use GPUs. Rank on
-// CPUs: its share of whole cores, unless a launcher or user has bound the process already or there
-// are more ranks than cores. Rank with a GPU: cores near that GPU, whatever the launcher bound it
-// to. Never throws for want of rights or of a machine that can be read: that is a warning.
+// CPUs: its share of whole cores, unless a launcher or user has bound the process already or asked
+// that it not be, or there are more ranks than cores. Rank with a GPU: cores near that GPU,
+// whatever the launcher bound it to. Never throws for want of rights or of a machine that can be
+// read: that is a warning.
 Binding bind_early(const BindOptions& options);
 
 // After MPI_Init, a collective of all ranks: places the ranks of each host by what MPI_Comm_split_

@@ -37,7 +37,7 @@ std::optional<size_t> number(const char* text) {
 std::optional<LaunchPlace> checked(std::optional<size_t> rank, std::optional<size_t> size,
                                    const char* launcher) {
   if (!rank || !size || *rank >= *size) return std::nullopt;
-  return LaunchPlace{*rank, *size, launcher};
+  return LaunchPlace{*rank, *size, launcher, false};
 }
 
 }  // namespace
@@ -61,8 +61,11 @@ std::optional<size_t> slurm_tasks_of(std::string_view list, size_t node) {
 std::optional<LaunchPlace> launch_place(const Environment& environment) {
   for (const Variables& names : kVariables) {
     if (environment(names.rank) == nullptr) continue;
-    return checked(number(environment(names.rank)), number(environment(names.size)),
-                   names.launcher);
+    auto place =
+        checked(number(environment(names.rank)), number(environment(names.size)), names.launcher);
+    const char* policy = environment("OMPI_MCA_hwloc_base_binding_policy");
+    if (place && policy != nullptr) place->asked_unbound = std::string_view(policy) == "none";
+    return place;
   }
   const char* tasks = environment("SLURM_STEP_TASKS_PER_NODE");
   const std::optional<size_t> node = number(environment("SLURM_NODEID"));

@@ -13,7 +13,8 @@ namespace weft::parallel {
 struct LaunchPlace {
   size_t local_rank = 0;
   size_t local_size = 1;
-  std::string launcher;  // "Open MPI"
+  std::string launcher;        // "Open MPI"
+  bool asked_unbound = false;  // mpirun --bind-to none
 };
 
 using Environment = std::function<const char*(const char* name)>;  // as std::getenv

@@ -29,7 +29,7 @@ TEST(VerifyBinding, MpiKnowsBetter) {
   const cpu_set_t before = affinity();
   Binding binding = bind_early({});
   if (!binding.looked()) GTEST_SKIP() << "this machine can't be looked at";
-  binding.launch = LaunchPlace{0, 1, "a launcher"};
+  binding.launch = LaunchPlace{0, 1, "a launcher", false};
   binding.place = guess_place(binding.topology, binding.options, {}, 0, 1);
   verify_binding(session, binding, {});
   ASSERT_TRUE(binding.place);

@@ -90,6 +90,11 @@ TEST(LaunchPlace, OfEachLauncher) {
   EXPECT_EQ(open_mpi->local_rank, 3u);
   EXPECT_EQ(open_mpi->local_size, 8u);
   EXPECT_EQ(open_mpi->launcher, "Open MPI");
+  EXPECT_FALSE(open_mpi->asked_unbound);
+  const auto unbound = told({{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                             {"OMPI_MCA_hwloc_base_binding_policy", "none"}});
+  EXPECT_TRUE(unbound && unbound->asked_unbound);
   const auto slurm = told(
       {{"SLURM_LOCALID", "2"}, {"SLURM_NODEID", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x3),4"}});
   ASSERT_TRUE(slurm);
