@@ -76,7 +76,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
-    return refuse(app, "a subcommand is needed: plan, run, check or synth; see weft --help", 2);
+    return refuse(app, "a subcommand is needed: plan, run, check, topo or synth; see weft --help",
+                  2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -102,6 +103,7 @@ int run_command_line(int argc, char** argv) {
   add_run_command(app);
   add_check_command(app);
   add_synth_command(app);
+  add_topo_command(app);
   try {
     const int status = parse_and_run(app, argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;

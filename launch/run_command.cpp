@@ -6,16 +6,31 @@
 #include "launch/commands.h"
 #include "launch/failures.h"
 #include "launch/job.h"
+#include "parallel/binding.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
 namespace weft::launch {
 namespace {
 
+// The ranks of a host find the same: one says it.
+void report(const parallel::MpiSession& session, const parallel::Binding& binding) {
+  for (const std::string& warning : binding.warnings)
+    spdlog::log(session.node_rank() == 0 ? spdlog::level::warn : spdlog::level::debug, "{}",
+                warning);
+  if (binding.kept)
+    spdlog::debug("left on CPUs {}, where it was started", binding.before.text());
+  else if (binding.place && binding.place->binds)
+    spdlog::debug("on CPUs {}: {}", binding.place->cpus.text(), binding.place->why);
+}
+
 void run(const RunOptions& options) {
+  parallel::Binding binding = parallel::bind_early({.bind = options.bind});  // MPI starts threads
   parallel::MpiSession session(nullptr, nullptr);
   start_logging(session.size() > 1 ? session.rank() : -1, options.verbose);
   try {
+    verify_binding(session, binding, {});
+    report(session, binding);
     Job job(session, options);
     job.run();
   } catch (const parallel::AgreedError& error) {
