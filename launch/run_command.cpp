@@ -6,6 +6,7 @@
 #include "launch/commands.h"
 #include "launch/failures.h"
 #include "launch/job.h"
+#include "parallel/guardian.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
@@ -13,19 +14,25 @@ namespace weft::launch {
 namespace {
 
 void run(const RunOptions& options) {
+  // Before MPI, which starts threads.
+  parallel::Guardian guardian =
+      options.guardian ? parallel::Guardian::start() : parallel::Guardian();
   parallel::MpiSession session(nullptr, nullptr);
   start_logging(session.size() > 1 ? session.rank() : -1, options.verbose);
   try {
-    Job job(session, options);
+    guardian.join(session, "CPU");
+    Job job(session, guardian, options);
     job.run();
   } catch (const parallel::AgreedError& error) {
+    guardian.leave();
     say_and_close(session, error.what());
     throw AlreadySaid(error.status());
   } catch (const Error& error) {
-    end_job(session, error.what(), error.status());
+    end_job(session, guardian, error.what(), error.status());
   } catch (const std::exception& error) {
-    end_job(session, error.what(), 1);
+    end_job(session, guardian, error.what(), 1);
   }
+  guardian.leave();
   session.close();
 }
 
