@@ -25,6 +25,8 @@ namespace {
 
 constexpr int kAnswerMs = 30'000;  // many addresses, a second or two each
 constexpr unsigned kEndSeconds = 10;
+// From the fork to the end of join(): a rank that died before it was known can't be told of.
+constexpr double kMeetLimitS = 120;
 
 GuardianPage* make_page() {
   void* memory = mmap(nullptr, sizeof(GuardianPage), PROT_READ | PROT_WRITE,
@@ -50,6 +52,9 @@ void be_rank(pid_t guardian, GuardianPage& page) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != guardian) std::_Exit(1);  // it died before the line above
   count_drain_signals(page.rank_drains);
+  StepWatch meeting(&page);
+  meeting.set_limit(kMeetLimitS);
+  meeting.begin();
 }
 
 std::string host_name() {
@@ -133,6 +138,8 @@ void Guardian::join(const MpiSession& session, const std::string& device) {
     orders.lead_addresses.set(introduction.substr(secret_end + 1));
     ask(control_, orders);
   });
+  watch().end();
+  page_->met.store(true);
 }
 
 void Guardian::set_drain_grace(double grace_s) {

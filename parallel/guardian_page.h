@@ -32,6 +32,7 @@ struct GuardianPage {
   std::atomic<int64_t> step_begin_ns{0};
   std::atomic<int64_t> step_limit_ns{0};  // 0: none
   // By the rank, once.
+  std::atomic<bool> met{false};      // its guardian knows the others'
   std::atomic<bool> leaving{false};  // any exit from now on is in order, unless by a signal
   std::atomic<int64_t> drain_grace_ns{0};
   std::atomic<bool> failed{false};  // written after the three below

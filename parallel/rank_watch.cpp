@@ -9,7 +9,6 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <sstream>
 
 #include "runtime/base/error.h"
 
@@ -18,7 +17,7 @@ namespace {
 
 constexpr int64_t kProcEveryNs = 400'000'000;
 constexpr int64_t kLongestLeaveNs = 30'000'000'000;
-constexpr double kBusyShare = 0.5;
+constexpr double kBusy = 0.5;
 
 // Files of /proc are made when they are read: a page holds what is wanted of these.
 std::string read_proc_file(pid_t pid, const char* name) {
@@ -43,24 +42,16 @@ bool RankWatch::reap() {
   return reaped_;
 }
 
-// The name, in parentheses, may hold anything; after it come state, and 11 and 12 fields on the
-// ticks in user and in kernel mode.
+// The state follows the name, which is in parentheses and may hold anything. A rank that waits for
+// others sleeps between two looks; one that computes, or waits for a disk, hardly ever does.
 void RankWatch::read_proc(int64_t now_ns) {
+  proc_read_ns_ = now_ns;
   const std::string stat = read_proc_file(rank_, "stat");
   const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return;
-  std::istringstream fields(stat.substr(name_end + 1));
-  char state = '?';
-  std::string skipped;
-  double user = 0, kernel = 0;
-  fields >> state;
-  for (int i = 0; i < 10; ++i) fields >> skipped;
-  fields >> user >> kernel;
+  if (name_end == std::string::npos || name_end + 2 >= stat.size()) return;
+  const char state = stat[name_end + 2];
   stopped_ = state == 'T';
-  const double cpu_s = (user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  if (proc_read_ns_ != 0) cpu_share_ = (cpu_s - cpu_s_) / seconds(now_ns - proc_read_ns_);
-  cpu_s_ = cpu_s;
-  proc_read_ns_ = now_ns;
+  busy_ = (busy_ + (state == 'R' || state == 'D' ? 1 : 0)) / 2;
   // A core file of many GiB takes minutes, during which the rank is not dead yet.
   dumps_core_ = read_proc_file(rank_, "status").find("CoreDumping:\t1") != std::string::npos;
 }
@@ -100,7 +91,10 @@ std::optional<Fault> RankWatch::late_step(int64_t now_ns) {
   const int64_t since = std::max(page_.step_begin_ns.load(std::memory_order_relaxed), rearmed_ns_);
   if (step == 0 || limit == 0 || now_ns - since <= limit) return std::nullopt;
   if (page_.step.load(std::memory_order_acquire) != step) return std::nullopt;
-  const bool computes = cpu_share_ >= kBusyShare;
+  if (!page_.met.load())
+    return Fault{FaultKind::stalled, 1,
+                 fmt::format("has not met all other ranks within {:.0f} s", seconds(limit))};
+  const bool computes = busy_ > kBusy;
   return Fault{computes ? FaultKind::busy : FaultKind::stalled, 1,
                fmt::format("a step has not ended within its limit of {:.0f} s ({}); "
                            "--step-limit-s sets another",

@@ -47,8 +47,7 @@ class RankWatch {
   std::optional<int> left_with_;
   bool stopped_ = false;
   bool dumps_core_ = false;
-  double cpu_s_ = 0;
-  double cpu_share_ = 0;  // of one core, between the last two looks
+  double busy_ = 0;  // how often it was found running, the latest looks counting most
 };
 
 }  // namespace weft::parallel

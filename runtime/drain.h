@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "parallel/guardian_page.h"
+#include "runtime/base/log.h"
 
 namespace weft::runtime {
 
@@ -13,10 +14,15 @@ class Drain {
   Drain(const parallel::StepWatch& watch, double grace_s)
       : watch_(watch), running_ns_(static_cast<int64_t>(grace_s * kShareForRunning * 1e9)) {}
 
-  // Notes when it was asked for.
+  // Notes when it was asked for, and says so.
   bool asked() {
-    if (asked_ns_ == 0 && watch_.n_drains() > 0) asked_ns_ = parallel::monotonic_ns();
-    return asked_ns_ != 0;
+    if (asked_ns_ != 0 || watch_.n_drains() == 0) return asked_ns_ != 0;
+    asked_ns_ = parallel::monotonic_ns();
+    spdlog::warn(
+        "asked to end: what runs may take {} s more, what waits is given up; a second "
+        "signal ends all at once",
+        running_ns_ / 1'000'000'000);
+    return true;
   }
   bool cuts() const {
     return asked_ns_ != 0 && parallel::monotonic_ns() - asked_ns_ >= running_ns_;

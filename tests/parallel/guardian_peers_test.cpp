@@ -180,8 +180,8 @@ TEST_F(Peers, ARankThatIsThereOrCantBeIsTurnedAway) {
 TEST_F(Peers, HostileStrangersHoldNobodyUp) {
   std::vector<Socket> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(connect_to("127.0.0.1", port_, 500));
-  for (const std::string noise : {std::string(100'000, 'x'), std::string(16, '\0') + "WFTG",
-                                  std::string("GET / HTTP/1.1\r\n\r\n")}) {
+  for (const std::string& noise : {std::string(100'000, 'x'), std::string(16, '\0') + "WFTG",
+                                   std::string("GET / HTTP/1.1\r\n\r\n")}) {
     const Socket loud = connect_to("127.0.0.1", port_, 500);
     for (int i = 0; i < 5; ++i) tick();
     (void)!send(loud.fd(), noise.data(), noise.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -152,6 +152,73 @@ TEST_P(OnRank, GuardianKilled) {
 
 INSTANTIATE_TEST_SUITE_P(FirstMiddleLast, OnRank, testing::Values(0, 1, 2));
 
+// A program's rank fails by itself.
+CommandResult run_failing(int rank, const std::string& way, bool mpirun_ends_others = true) {
+  std::vector<std::string> all = {"mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3"};
+  if (!mpirun_ends_others) all.insert(all.begin() + 1, "--enable-recovery");
+  for (const std::string& one : {std::string(WEFT_GUARDIAN_PROGRAM), std::to_string(rank), way})
+    all.push_back(one);
+  return run_command(all, 60);
+}
+
+// Param: rank and way; then what is said.
+struct Failing {
+  const char* way;
+  const char* cause;
+};
+class ByItself : public testing::TestWithParam<std::tuple<int, Failing>> {};
+
+TEST_P(ByItself, EndsAll) {
+  const auto [rank, failing] = GetParam();
+  const CommandResult result = run_failing(rank, failing.way);
+  EXPECT_FALSE(result.timed_out) << result.err;
+  EXPECT_NE(result.status, 0);
+  EXPECT_EQ(n_times(result.err, "weft: "), 1u) << result.err;
+  const std::string line = "weft: rank " + std::to_string(rank) + " (host ";
+  EXPECT_NE(result.err.find(line), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(failing.cause), std::string::npos) << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ByItself,
+    testing::Combine(testing::Values(0, 1, 2),
+                     testing::Values(Failing{"throw", "CPU): cannot read x: offset 12 beyond"},
+                                     Failing{"exit", "CPU): ended with status 0 before"},
+                                     Failing{"abort", "CPU): killed by signal 6 (Aborted)"},
+                                     Failing{"loop", "CPU): a step has not ended within"},
+                                     Failing{"agreed", "): known to all"})),
+    [](const auto& one) {
+      return std::string(std::get<1>(one.param).way) + std::to_string(std::get<0>(one.param));
+    });
+
+// Its guardian knows no others yet: mpirun ends them, as it did before there were guardians.
+TEST(BeforeJoining, MpirunEndsAll) {
+  const CommandResult result = run_command({"mpirun", "--oversubscribe", "--bind-to", "none", "-n",
+                                            "3", WEFT_GUARDIAN_PROGRAM, "1", "before"},
+                                           60);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.status, 0);
+  EXPECT_NE(result.err.find("weft: only here"), std::string::npos) << result.err;
+}
+
+// mpirun is told to leave the others alone, so that it is the guardians who end them.
+TEST(Unaided, GuardiansEndAll) {
+  for (const char* way : {"throw", "exit", "abort"}) {
+    const CommandResult result = run_failing(1, way, false);
+    EXPECT_FALSE(result.timed_out) << way;
+    EXPECT_EQ(n_times(result.err, "weft: rank 1 (host "), 1u) << result.err;
+  }
+}
+
+// The others may be gone by then: its own guardian says it.
+TEST(AfterLeaving, ACrashIsStillSaid) {
+  const CommandResult result = run_failing(1, "late");
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.status, 0);
+  EXPECT_NE(result.err.find("weft: rank 1 (host "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("killed by signal 6"), std::string::npos) << result.err;
+}
+
 // Nobody is left to tell, so only the end counts.
 TEST(LostLauncher, EndsAllRanks) {
   LongJob job(3);
