@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "launch/drain_report.h"
 #include "launch/model_source.h"
+#include "launch/step_limit.h"
 #include "parallel/gather.h"
 #include "planner/plan_messages.h"
 #include "runtime/base/error.h"
@@ -52,8 +54,9 @@ void check_output(const std::string& path, const std::string& model) {
 
 }  // namespace
 
-Job::Job(const parallel::MpiSession& session, const RunOptions& options)
-    : session_(session), options_(options) {}
+Job::Job(const parallel::MpiSession& session, parallel::Guardian& guardian,
+         const RunOptions& options)
+    : session_(session), guardian_(guardian), options_(options) {}
 
 void Job::run() {
   parallel::agree(session_, [&] { read_facts(); });
@@ -195,6 +198,12 @@ void Job::start_engine() {
   if (leads() && plan_.replicas.front().count > 1)
     spdlog::info("this job is one of the plan's {} replicas; start a job for each",
                  plan_.replicas.front().count);
+  const std::vector<size_t> threads = parallel::gather(session_, engine.n_threads);
+  engine.watch = guardian_.watch();
+  engine.watch.set_limit(step_limit_s(
+      spec_, plan_, *std::min_element(threads.begin(), threads.end()), options_.step_limit_s));
+  engine.drain_s = options_.drain_s;
+  guardian_.set_drain_grace(options_.drain_s);
   Progress progress("loading weights");
   if (leads()) engine.progress = [&](size_t done, size_t total) { progress.show(done, total); };
   engine_ = std::make_unique<runtime::Engine>(session_, spec_, plan_, *source_, engine);
@@ -301,6 +310,9 @@ void Job::finish() const {
   size_t n_tokens = 0;
   for (const Completion& completion : completions_) n_tokens += completion.ids.size();
   if (!options_.logits.empty()) write_logits();
+  const std::string left = drain_report(completions_, engine_->drained_by());
+  if (!left.empty()) spdlog::warn("{}", left);
+  if (completions_.front().ids.empty()) return;
   const Completion& first = completions_.front();
   const std::optional<double> tpot = first.tpot_ms();
   spdlog::info("{} {}, {} tokens; the first: {} tokens in, {} out, first token after {:.1f} ms{}",

@@ -8,6 +8,7 @@
 #include "launch/completion.h"
 #include "launch/problems.h"
 #include "launch/run_options.h"
+#include "parallel/guardian.h"
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
 #include "runtime/engine.h"
@@ -16,7 +17,7 @@ namespace weft::launch {
 
 class Job {
  public:
-  Job(const parallel::MpiSession& session, const RunOptions& options);
+  Job(const parallel::MpiSession& session, parallel::Guardian& guardian, const RunOptions& options);
 
   // All of it; rank 0 prints. A collective of all ranks.
   void run();
@@ -42,6 +43,7 @@ class Job {
   void report_stages() const;
 
   const parallel::MpiSession& session_;
+  parallel::Guardian& guardian_;
   const RunOptions& options_;
   planner::ModelSpec spec_;
   size_t rank_memory_bytes_ = 0;  // of the rank that has least

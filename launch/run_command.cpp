@@ -7,6 +7,7 @@
 #include "launch/failures.h"
 #include "launch/job.h"
 #include "parallel/binding.h"
+#include "parallel/guardian.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
@@ -25,22 +26,28 @@ void report(const parallel::MpiSession& session, const parallel::Binding& bindin
 }
 
 void run(const RunOptions& options) {
-  parallel::Binding binding = parallel::bind_early({.bind = options.bind});  // MPI starts threads
+  // Both before MPI, which starts threads; the guardian is not bound.
+  parallel::Guardian guardian =
+      options.guardian ? parallel::Guardian::start() : parallel::Guardian();
+  parallel::Binding binding = parallel::bind_early({.bind = options.bind});
   parallel::MpiSession session(nullptr, nullptr);
   start_logging(session.size() > 1 ? session.rank() : -1, options.verbose);
   try {
+    guardian.join(session, "CPU");
     verify_binding(session, binding, {});
     report(session, binding);
-    Job job(session, options);
+    Job job(session, guardian, options);
     job.run();
   } catch (const parallel::AgreedError& error) {
+    guardian.leave();
     say_and_close(session, error.what());
     throw AlreadySaid(error.status());
   } catch (const Error& error) {
-    end_job(session, error.what(), error.status());
+    end_job(session, guardian, error.what(), error.status());
   } catch (const std::exception& error) {
-    end_job(session, error.what(), 1);
+    end_job(session, guardian, error.what(), 1);
   }
+  guardian.leave();
   session.close();
 }
 
