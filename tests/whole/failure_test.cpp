@@ -236,7 +236,9 @@ TEST(Suspended, JobGoesOn) {
   ASSERT_TRUE(job.runs());
   const auto all = [&](int signal_number) {
     for (const JobProcess& process : job.processes())
-      if (process.rank >= 0) EXPECT_EQ(kill(process.pid, signal_number), 0);
+      if (process.rank >= 0) {
+        EXPECT_EQ(kill(process.pid, signal_number), 0);
+      }
   };
   all(SIGSTOP);
   sleep(4);
@@ -250,7 +252,9 @@ TEST(Suspended, JobGoesOnWhereGuardiansRun) {
   ASSERT_TRUE(job.runs());
   const auto ranks = [&](int signal_number) {
     for (const JobProcess& process : job.processes())
-      if (process.rank >= 0 && !process.guardian) EXPECT_EQ(kill(process.pid, signal_number), 0);
+      if (process.rank >= 0 && !process.guardian) {
+        EXPECT_EQ(kill(process.pid, signal_number), 0);
+      }
   };
   ranks(SIGSTOP);
   sleep(5);
