@@ -91,11 +91,12 @@ class BestFirst {
     item.replicas = range;
     item.chain.n_prefill = n_prefill;
     item.chain.n_stages = n_stages;
-    item.chain.prefill_gpus = n_prefill == 0 ? 0 : range.gpus - n_stages * narrowest;
-    item.chain.decode_gpus = range.gpus - n_prefill * narrowest;
+    const size_t prefill_most = n_prefill == 0 ? 0 : range.gpus - n_stages * narrowest;
+    const size_t decode_most = range.gpus - n_prefill * narrowest;
+    item.chain.decode_gpus = decode_most;
     Schedule& schedule = item.chain.schedule;
     for (size_t batch = 1; batch <= space_.most_batch(range.least); batch *= 2) {
-      if (!decode_bounds(batch, batch).covers(n_stages, item.chain.decode_gpus)) return;
+      if (!decode_bounds(batch, batch).covers(n_stages, decode_most)) return;
       most_batch_ = std::max(most_batch_, batch);
       for (size_t m = 1; m <= std::min(2 * n_stages, batch); ++m) {
         for (const size_t chunk : space_.chunks) {
@@ -103,7 +104,7 @@ class BestFirst {
           if (n_prefill == 0)
             bound_joint(item, best);
           else
-            bound_separate(item, n_prefill * narrowest, item.chain.prefill_gpus, best);
+            bound_separate(item, n_prefill * narrowest, prefill_most, best);
         }
       }
     }

@@ -24,9 +24,9 @@ class RandomInstances {
     made.request.model = model();
     made.request.cluster = cluster();
     made.request.workload = workload();
-    made.request.separate_groups = one_in(4);
+    made.request.separate_groups = one_in(3);
     made.request.tp_across_nodes = one_in(5);
-    made.request.max_stages = from(1, made.request.separate_groups ? 3 : 4);
+    made.request.max_stages = made.request.separate_groups ? from(2, 3) : from(1, 4);
     if (one_in(5)) made.request.context = from(1, 4096);
     made.costs.seed = random_();
     made.costs.spread = one_in(3) ? 2 : 12;  // two: many ties
