@@ -7,18 +7,30 @@
 
 namespace weft::planner {
 
+// Where GPUs are the score, the budget grows one by one: small budgets have tight bounds, and the
+// first that holds a layout holds the best.
 void ChainSearch::run(const ChainItem& item, Best& best, std::optional<size_t> only_width) {
-  prepare(item, only_width);
-  if (most_gpus_ < (item.n_prefill + item.n_stages) * space_.widths.front()) return;
+  prepare(item, best, only_width);
+  const size_t fewest = (item.n_prefill + item.n_stages) * space_.widths.front();
+  const size_t most = most_gpus_;
+  if (most < fewest) return;
   make_bounds(item);
-  if (!find_limits(best)) return;
+  const double before = best.score.value;
+  for (size_t gpus = scorer_.goal() == Goal::gpus ? fewest : most; gpus <= most; ++gpus) {
+    set_budget(gpus, scorer_.goal() == Goal::gpus ? gpus : fewest);
+    if (find_limits(best)) run_budget(best);
+    if (scorer_.goal() == Goal::gpus && best.score.value < before) break;
+  }
+}
+
+void ChainSearch::run_budget(Best& best) {
   Label root;
   root.layers_left = static_cast<uint16_t>(space_.n_layers);
   std::vector<uint32_t> nodes;
   for (const NodeClass& node : space_.nodes) nodes.push_back(static_cast<uint32_t>(node.count));
   root.nodes_left = budget_index(std::move(nodes));
   frontiers_.assign(1, {root});
-  for (size_t position = 0; position < item.n_prefill + item.n_stages; ++position) {
+  for (size_t position = 0; position < item_.n_prefill + item_.n_stages; ++position) {
     const Step step = step_at(position);
     next_.clear();
     const auto n_labels = static_cast<uint32_t>(frontiers_.back().size());
@@ -36,14 +48,27 @@ void ChainSearch::run(const ChainItem& item, Best& best, std::optional<size_t> o
   take_best(best);
 }
 
-void ChainSearch::prepare(const ChainItem& item, std::optional<size_t> only_width) {
+void ChainSearch::prepare(const ChainItem& item, const Best& best,
+                          std::optional<size_t> only_width) {
+  given_ = item;
   item_ = item;
   most_gpus_ = std::min(space_.most_gpus / item.n_replicas, item.prefill_gpus + item.decode_gpus);
+  if (scorer_.goal() == Goal::gpus && best.score.value < kNever)
+    most_gpus_ = std::min(most_gpus_, static_cast<size_t>(best.score.value) / item.n_replicas);
   allowed_.assign(space_.kinds.size(), true);
   for (size_t k = 0; only_width && k < space_.kinds.size(); ++k)
     allowed_[k] = space_.kinds[k].width == *only_width;
   budgets_.clear();
   budget_of_.clear();
+}
+
+// At most `gpus` of one replica, and no layouts with fewer than `least`.
+void ChainSearch::set_budget(size_t gpus, size_t least) {
+  const size_t narrowest = space_.widths.front();
+  most_gpus_ = gpus;
+  least_gpus_ = least;
+  item_.decode_gpus = std::min(given_.decode_gpus, gpus - given_.n_prefill * narrowest);
+  item_.prefill_gpus = std::min(given_.prefill_gpus, gpus - given_.n_stages * narrowest);
 }
 
 void ChainSearch::make_bounds(const ChainItem& item) {
@@ -53,17 +78,16 @@ void ChainSearch::make_bounds(const ChainItem& item) {
   decode_ = &tables_.decode(batch_in_flight(schedule));
   decode_capacity_ = &tables_.capacities(schedule, space_.kv_floor(schedule.batch, false));
   prefill_capacity_ = &tables_.capacities(schedule, space_.kv_floor(schedule.batch, separate));
-  const size_t narrowest = space_.widths.front();
   const auto tail = separate ? GroupBounds::Tail::handover : GroupBounds::Tail::none;
   const GroupBounds prefill(space_, *prefill_, *prefill_capacity_, tail);
   const GroupBounds decode(space_, *decode_, *decode_capacity_, GroupBounds::Tail::none);
-  item_.decode_gpus = std::min(item.decode_gpus, most_gpus_ - item.n_prefill * narrowest);
-  item_.prefill_gpus = std::min(item.prefill_gpus, most_gpus_ - item.n_stages * narrowest);
-  decode_rest_.emplace(decode, item.n_stages, item_.decode_gpus, false);
+  const bool grows = scorer_.goal() == Goal::gpus;
+  set_budget(most_gpus_, 0);
+  decode_rest_.emplace(decode, item.n_stages, item_.decode_gpus, grows);
   if (separate)
     prefill_rest_.emplace(prefill, item.n_prefill, item_.prefill_gpus, true);
   else
-    prefill_rest_.emplace(prefill, item.n_stages, item_.decode_gpus, false);
+    prefill_rest_.emplace(prefill, item.n_stages, item_.decode_gpus, grows);
 }
 
 ChainSearch::Step ChainSearch::step_at(size_t position) const {
@@ -89,7 +113,7 @@ bool ChainSearch::find_limits(const Best& best) {
       separate ? prefill_rest_->rest(item_.n_prefill, item_.prefill_gpus, space_.n_layers)
                : prefill_rest_->rest(item_.n_stages, item_.decode_gpus, space_.n_layers);
   const double ideal[kTimes] = {prefill.sum, prefill.most, decode.sum, decode.most};
-  const size_t gpus = (item_.n_prefill + item_.n_stages) * space_.widths.front();
+  const size_t gpus = least_gpus_;
   const auto could = [&](size_t which, double value) {
     double ms[kTimes];
     std::copy(ideal, ideal + kTimes, ms);
@@ -245,7 +269,7 @@ bool ChainSearch::promising(const Step& step, const Label& label, const Best& be
   size_t stages_left = step.left;
   if (item_.n_prefill > 0 && step.decodes) stages_left += item_.n_prefill;
   const size_t gpus = label.gpus + stages_left * space_.widths.front();
-  return may_beat(score(ms, gpus, label.traffic), best.score);
+  return may_beat(score(ms, std::max(gpus, least_gpus_), label.traffic), best.score);
 }
 
 // Of the labels with the same future, those that no other beats or equals in everything.

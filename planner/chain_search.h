@@ -63,8 +63,10 @@ class ChainSearch {
     bool starts_group = true;  // nothing of this group is placed yet
   };
 
-  void prepare(const ChainItem& item, std::optional<size_t> only_width);
+  void prepare(const ChainItem& item, const Best& best, std::optional<size_t> only_width);
   void make_bounds(const ChainItem& item);
+  void set_budget(size_t gpus, size_t least);
+  void run_budget(Best& best);
   bool find_limits(const Best& best);
   Step step_at(size_t position) const;
   void expand(const Step& step, uint32_t from, size_t kind, bool same_node, const Best& best);
@@ -85,8 +87,10 @@ class ChainSearch {
   size_t n_expanded_ = 0;
 
   // Of the item being run.
-  ChainItem item_;
-  size_t most_gpus_ = 0;  // of one replica
+  ChainItem given_;
+  ChainItem item_;         // as given, with the budget's GPUs
+  size_t most_gpus_ = 0;   // of one replica
+  size_t least_gpus_ = 0;  // layouts with fewer were searched before
   std::vector<bool> allowed_;
   const TimeTable* prefill_ = nullptr;
   const TimeTable* decode_ = nullptr;

@@ -11,6 +11,7 @@ GroupBounds::GroupBounds(const Space& space, const TimeTable& table, const Capac
   times_.assign(widths_.size() * kEnds * (n_layers_ + 1), kNever);
   any_.assign(widths_.size() * (n_layers_ + 1), kNever);
   sums_.resize(widths_.size() + 1);
+  known_.resize(most_stages_ + 1);
   for (size_t k = 0; k < space.kinds.size(); ++k) {
     const Kind& kind = space.kinds[k];
     const double edge = table.least_edge(kind);
@@ -73,19 +74,6 @@ bool GroupBounds::covers(size_t n_stages, size_t gpus) const {
          covered(n_stages, gpus, values_.back()) >= static_cast<double>(n_layers_) - 1e-6;
 }
 
-size_t GroupBounds::least_gpus(size_t n_stages, size_t most_gpus) const {
-  size_t low = n_stages * widths_.front(), high = most_gpus;
-  if (!covers(n_stages, most_gpus)) return 0;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (covers(n_stages, middle))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 // Σ of the whole group by number of stages, with the first n_widths widths.
 const std::vector<double>& GroupBounds::sums(size_t n_widths) const {
   std::vector<double>& made = sums_[n_widths];
@@ -113,6 +101,14 @@ const std::vector<double>& GroupBounds::sums(size_t n_widths) const {
 }
 
 PhaseBound GroupBounds::least(size_t n_stages, size_t gpus) const {
+  std::vector<PhaseBound>& known = known_[n_stages];
+  const size_t useful = std::min(gpus, n_stages * widths_.back());
+  if (known.size() <= useful) known.resize(useful + 1, {-1, -1});
+  if (known[useful].sum < 0) known[useful] = find_least(n_stages, useful);
+  return known[useful];
+}
+
+PhaseBound GroupBounds::find_least(size_t n_stages, size_t gpus) const {
   const size_t widest = gpus - (n_stages - 1) * widths_.front();
   size_t n_widths = 0;
   while (n_widths < widths_.size() && widths_[n_widths] <= widest) ++n_widths;

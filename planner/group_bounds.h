@@ -27,9 +27,8 @@ class GroupBounds {
   // Of `n_stages` stages on `gpus` GPUs, in some microseconds: Σ over the widths that the GPUs
   // allow, max by the linear relaxation of how many layers the stages cover within a time.
   PhaseBound least(size_t n_stages, size_t gpus) const;
-  // Whether memory could hold all layers; the fewest GPUs with which it could, or 0.
+  // Whether memory could hold all layers.
   bool covers(size_t n_stages, size_t gpus) const;
-  size_t least_gpus(size_t n_stages, size_t most_gpus) const;
 
   size_t n_layers() const { return n_layers_; }
   const std::vector<size_t>& widths() const { return widths_; }
@@ -41,6 +40,7 @@ class GroupBounds {
   const double* any(size_t width) const { return &any_[width * (n_layers_ + 1)]; }
   double covered(size_t n_stages, size_t gpus, double within) const;
   double least_most(size_t n_stages, size_t gpus) const;
+  PhaseBound find_least(size_t n_stages, size_t gpus) const;
   const std::vector<double>& sums(size_t n_widths) const;
 
   size_t n_layers_;
@@ -50,6 +50,7 @@ class GroupBounds {
   std::vector<double> any_;     // [width][n_layers + 1]: the least over ends but kWhole
   std::vector<double> values_;  // of any_, ascending: what a max can be
   mutable std::vector<std::vector<double>> sums_;  // [widths allowed][stages], made when asked for
+  mutable std::vector<std::vector<PhaseBound>> known_;  // [stages][gpus]; a negative sum: not yet
 };
 
 // The same by dynamic programming over stages, GPUs and layers: tighter and dearer. Stages are

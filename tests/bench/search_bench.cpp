@@ -47,8 +47,8 @@ BENCHMARK(search_time)
 
 // The stated load on many GPUs: as many requests as 32 for each node.
 void search_loaded(benchmark::State& state) {
-  SearchRequest request = request_for(static_cast<size_t>(state.range(0)), 62,
-                                      static_cast<Objective>(state.range(1)));
+  SearchRequest request =
+      request_for(static_cast<size_t>(state.range(0)), 62, static_cast<Objective>(state.range(1)));
   request.workload.concurrency = static_cast<size_t>(state.range(0)) * 4;
   run(state, request);
 }
@@ -59,8 +59,8 @@ BENCHMARK(search_loaded)
 
 // Also replicas with prefill and decode groups.
 void search_separate_groups(benchmark::State& state) {
-  SearchRequest request = request_for(static_cast<size_t>(state.range(0)), 62,
-                                      static_cast<Objective>(state.range(1)));
+  SearchRequest request =
+      request_for(static_cast<size_t>(state.range(0)), 62, static_cast<Objective>(state.range(1)));
   request.separate_groups = true;
   run(state, request);
 }

@@ -19,8 +19,8 @@ class RooflineCosts : public StageCosts {
   bool affine_in_layers() const override { return true; }
 
   StageTimes stage(const StageShape& s, const Schedule& schedule) const override {
-    const auto batch = static_cast<double>(
-        (schedule.batch + schedule.batches_in_flight - 1) / schedule.batches_in_flight);
+    const auto batch = static_cast<double>((schedule.batch + schedule.batches_in_flight - 1) /
+                                           schedule.batches_in_flight);
     return {rows_ms(s, static_cast<double>(schedule.prefill_chunk), 1),
             rows_ms(s, batch, batch) + (s.has_head ? head_bytes(s) / kBytesPerMs : 0)};
   }
@@ -29,8 +29,8 @@ class RooflineCosts : public StageCosts {
     const NodeClass& node = cluster_.nodes[e.from_class];
     const double rate = (e.across_nodes ? node.nic_gbps : node.nvlink_gbps) * 1e6;  // bytes a ms
     const double fixed = e.across_nodes ? 0.02 : 0.01;
-    const auto batch = static_cast<double>(
-        (schedule.batch + schedule.batches_in_flight - 1) / schedule.batches_in_flight);
+    const auto batch = static_cast<double>((schedule.batch + schedule.batches_in_flight - 1) /
+                                           schedule.batches_in_flight);
     const double row = 2 * static_cast<double>(model_.hidden) / static_cast<double>(e.to_tp);
     return {fixed + row * static_cast<double>(schedule.prefill_chunk) / rate,
             fixed + row * batch / rate};
@@ -55,8 +55,8 @@ class RooflineCosts : public StageCosts {
 
   double weight_bytes(const StageShape& s) const {
     const auto h = static_cast<double>(model_.hidden);
-    const auto heads = static_cast<double>((2 * model_.n_heads + 2 * model_.n_kv_heads) *
-                                           model_.head_dim);
+    const auto heads =
+        static_cast<double>((2 * model_.n_heads + 2 * model_.n_kv_heads) * model_.head_dim);
     const double layer = 2 * h * (heads + 3 * static_cast<double>(model_.ffn));
     return layer * static_cast<double>(s.n_layers) / static_cast<double>(s.tp);
   }
