@@ -4,6 +4,27 @@
 #include <algorithm>
 
 namespace weft::planner {
+namespace {
+
+// One more stage of n layers that takes `ms`, before others: to[l] over all layers l of both. The
+// arrays are distinct, which lets the loops run over several layers at once.
+void add_to_sums(double ms, size_t n, size_t n_layers, const double* __restrict before,
+                 double* __restrict to) {
+  for (size_t l = n + 1; l <= n_layers; ++l) {
+    const double sum = ms + before[l - n];
+    to[l] = sum < to[l] ? sum : to[l];
+  }
+}
+
+void add_to_mosts(double ms, size_t n, size_t n_layers, const double* __restrict before,
+                  double* __restrict to) {
+  for (size_t l = n + 1; l <= n_layers; ++l) {
+    const double most = before[l - n] < ms ? ms : before[l - n];
+    to[l] = most < to[l] ? most : to[l];
+  }
+}
+
+}  // namespace
 
 GroupBounds::GroupBounds(const Space& space, const TimeTable& table, const Capacities& capacities,
                          Tail tail)
@@ -93,8 +114,7 @@ const std::vector<double>& GroupBounds::sums(size_t n_widths) const {
       made[k] = std::min(made[k], stage[kLast][i] + before[n_layers_ - i]);
     std::vector<double> now(n, kNever);
     for (size_t i = 1; i < n && stage[kMiddle][i] < kNever; ++i)
-      for (size_t l = i + 1; l < n; ++l)
-        now[l] = std::min(now[l], stage[kMiddle][i] + before[l - i]);
+      add_to_sums(stage[kMiddle][i], i, n_layers_, before.data(), now.data());
     before.swap(now);
   }
   return made;
@@ -161,11 +181,8 @@ void PrefixBounds::fill(const GroupBounds& bounds, size_t k, size_t ends, size_t
     const double* sum_before = &level.sum[(left - level.least_gpus) * (n_layers_ + 1)];
     const double* most_before = &level.most[(left - level.least_gpus) * (n_layers_ + 1)];
     for (size_t n = 1; n <= n_layers_ && stage[n] < kNever; ++n) {
-      const double ms = stage[n];
-      for (size_t l = n + 1; l <= n_layers_; ++l) {
-        sum[l] = std::min(sum[l], ms + sum_before[l - n]);
-        most[l] = std::min(most[l], std::max(ms, most_before[l - n]));
-      }
+      add_to_sums(stage[n], n, n_layers_, sum_before, sum);
+      add_to_mosts(stage[n], n, n_layers_, most_before, most);
     }
   }
 }

@@ -27,7 +27,7 @@ const TimeTable& StageTables::decode(size_t batch) {
   const auto found = decode_.find(batch);
   if (found != decode_.end()) return found->second;
   return decode_
-      .emplace(batch, make_table({batch, 1, space_.chunks.front()}, &StageTimes::decode_ms, false))
+      .emplace(batch, make_table({batch, 1, space_.chunks.back()}, &StageTimes::decode_ms, false))
       .first->second;
 }
 
