@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
+#include <vector>
 
 namespace weft::planner {
 
@@ -44,31 +46,53 @@ struct StageTimes {
   double decode_ms = 0;   // one step of one batch in flight at the workload's mean context
 };
 
-// Stages and edges that differ only in n_layers must cost more the more layers they have.
+// A part of a rank's memory, as reports name it.
+struct BytesPart {
+  std::string_view title;
+  size_t bytes = 0;
+};
+
+// What the search relies on:
+// - Times and bytes of stages that differ only in n_layers do not fall with more layers.
+// - Of the schedule, prefill_ms depends on prefill_chunk alone, decode_ms on ceil(batch / M) alone.
+// - Bytes do not fall when batch, ceil(batch / M), M or prefill_chunk rises.
+// - An edge inside a node costs no more than the same edge between nodes.
 class StageCosts {
  public:
   virtual ~StageCosts() = default;
 
+  // True where the times of a stage are a constant and so much a layer: two layers then tell all.
+  virtual bool affine_in_layers() const { return false; }
+
   // Compute and the collectives inside the stage.
   virtual StageTimes stage(const StageShape& shape, const Schedule& schedule) const = 0;
   virtual StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const = 0;
+  // Added to the last prefill stage where prefill and decode have groups of their own: the KV of
+  // one chunk goes to the decode group, whose first stage is the receiver.
+  virtual double handover_ms(const EdgeShape&, const Schedule&) const { return 0; }
 
   // Bytes of one rank without KV: weights, activations, buffers, graphs, reserve.
   virtual size_t fixed_bytes(const StageShape& shape, const Schedule& schedule) const = 0;
+  // The same by part, for reports: adds up to fixed_bytes.
+  virtual std::vector<BytesPart> fixed_parts(const StageShape& shape,
+                                             const Schedule& schedule) const {
+    return {{"weights and buffers", fixed_bytes(shape, schedule)}};
+  }
   // Bytes of one rank for one KV block (kKvBlockTokens tokens of the stage's layers).
   virtual size_t kv_block_bytes(const StageShape& shape) const = 0;
   // Bytes of one GPU of that class that a rank may use.
   virtual size_t rank_memory_bytes(size_t node_class) const = 0;
 };
 
-// Σ and max over the stages of a replica, each with the edge that follows it.
+// Σ and max over the stages of a replica, each with the edge that follows it. With separate groups
+// the prefill times are over the prefill stages, the decode times over the others.
 struct PipelineTimes {
   double prefill_sum_ms = 0;
   double prefill_max_ms = 0;
   double decode_sum_ms = 0;
   double decode_max_ms = 0;
   size_t n_stages = 1;           // of the decode chain
-  size_t kv_blocks = 0;          // the least over the stages that decode
+  size_t kv_blocks = 0;          // that every stage that decodes holds at least
   bool separate_groups = false;  // prefill and decode on stages of their own
 };
 
@@ -82,7 +106,9 @@ struct Served {
 };
 
 // The closed form that the search scores with: for a fixed schedule and concurrency no time may
-// fall, and no rate rise, when one of the four times of `times` rises or kv_blocks falls.
+// fall, and no rate rise, when one of the four times of `times` rises or kv_blocks falls; and for
+// a fixed replica no time may fall, nor tokens_per_s / concurrency rise, when concurrency rises: of
+// equal replicas, more are never worse. What is saturated stays so under either.
 class ServingModel {
  public:
   virtual ~ServingModel() = default;

@@ -1,0 +1,116 @@
+// Tables are made when first asked for and kept for the whole search.
+#include "planner/stage_tables.h"
+
+#include <algorithm>
+
+namespace weft::planner {
+namespace {
+
+double least(const TimeTable& table, const std::vector<double>& times, const Kind& from) {
+  const auto begin = times.begin() + static_cast<ptrdiff_t>(from.port * table.n_ports * 2);
+  return *std::min_element(begin, begin + static_cast<ptrdiff_t>(table.n_ports * 2));
+}
+
+}  // namespace
+
+double TimeTable::least_edge(const Kind& from) const { return least(*this, edge_ms, from); }
+double TimeTable::least_handover(const Kind& from) const { return least(*this, handover_ms, from); }
+
+const TimeTable& StageTables::prefill(size_t chunk) {
+  const auto found = prefill_.find(chunk);
+  if (found != prefill_.end()) return found->second;
+  return prefill_.emplace(chunk, make_table({1, 1, chunk}, &StageTimes::prefill_ms, true))
+      .first->second;
+}
+
+const TimeTable& StageTables::decode(size_t batch) {
+  const auto found = decode_.find(batch);
+  if (found != decode_.end()) return found->second;
+  return decode_
+      .emplace(batch, make_table({batch, 1, space_.chunks.back()}, &StageTimes::decode_ms, false))
+      .first->second;
+}
+
+void StageTables::fill_stage(const Kind& kind, size_t ends, const Schedule& schedule,
+                             double StageTimes::*phase, double* times) const {
+  const auto ask = [&](size_t layers) {
+    const StageShape shape = space_.shape(kind, layers, ends & kFirst, ends & kLast);
+    return costs_.stage(shape, schedule).*phase;
+  };
+  const size_t n = space_.n_layers;
+  if (ends == kWhole) {
+    times[n] = ask(n);
+  } else if (costs_.affine_in_layers() && n > 2) {
+    const double one = ask(1);
+    const double more = ask(2) - one;
+    for (size_t i = 1; i <= n; ++i) times[i] = one + static_cast<double>(i - 1) * more;
+  } else {
+    for (size_t i = 1; i <= n; ++i) times[i] = ask(i);
+  }
+}
+
+TimeTable StageTables::make_table(const Schedule& schedule, double StageTimes::*phase,
+                                  bool handover) const {
+  TimeTable table;
+  table.n_layers = space_.n_layers;
+  table.n_ports = space_.n_ports;
+  table.stage_ms.assign(space_.kinds.size() * kEnds * (table.n_layers + 1), 0);
+  table.edge_ms.assign(table.n_ports * table.n_ports * 2, 0);
+  if (handover) table.handover_ms = table.edge_ms;
+  for (size_t k = 0; k < space_.kinds.size(); ++k)
+    for (size_t ends = 0; ends < kEnds; ++ends)
+      fill_stage(space_.kinds[k], ends, schedule, phase,
+                 &table.stage_ms[(k * kEnds + ends) * (table.n_layers + 1)]);
+  for (const Kind& from : space_.kinds) {
+    for (const Kind& to : space_.kinds) {
+      if (from.ep != 1 || to.ep != 1) continue;  // one kind a port
+      for (const bool across : {false, true}) {
+        const EdgeShape edge = {from.tp, to.tp, from.node_class, to.node_class, across};
+        const size_t i = table.edge_index(from, to, across);
+        table.edge_ms[i] = costs_.edge(edge, schedule).*phase;
+        if (handover) table.handover_ms[i] = costs_.handover_ms(edge, schedule);
+      }
+    }
+  }
+  return table;
+}
+
+bool StageTables::fits(const StageShape& shape, const Schedule& schedule, size_t kv_blocks) const {
+  const size_t memory = costs_.rank_memory_bytes(shape.node_class);
+  const size_t fixed = costs_.fixed_bytes(shape, schedule);
+  if (fixed > memory) return false;
+  const size_t block = costs_.kv_block_bytes(shape);
+  return block == 0 || kv_blocks <= (memory - fixed) / block;
+}
+
+size_t StageTables::capacity(const Kind& kind, size_t ends, const Schedule& schedule,
+                             size_t kv_blocks) const {
+  const auto holds = [&](size_t layers) {
+    return fits(space_.shape(kind, layers, ends & kFirst, ends & kLast), schedule, kv_blocks);
+  };
+  if (ends == kWhole) return holds(space_.n_layers) ? space_.n_layers : 0;
+  size_t low = 0, high = space_.n_layers;
+  while (low < high) {
+    const size_t middle = low + (high - low + 1) / 2;
+    if (holds(middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+const Capacities& StageTables::capacities(const Schedule& schedule, size_t kv_blocks) {
+  const auto key =
+      std::tuple(schedule.batch, schedule.batches_in_flight, schedule.prefill_chunk, kv_blocks);
+  const auto found = capacities_.find(key);
+  if (found != capacities_.end()) return found->second;
+  Capacities& made = capacities_[key];
+  made.assign(space_.kinds.size() * kEnds, 0);
+  for (size_t k = 0; k < space_.kinds.size(); ++k)
+    for (size_t ends = 0; ends < kEnds; ++ends)
+      made[k * kEnds + ends] = capacity(space_.kinds[k], ends, schedule, kv_blocks);
+  return made;
+}
+
+}  // namespace weft::planner

@@ -1,0 +1,73 @@
+// How long the search takes: over GPUs (nodes of eight) and over layers, for each objective. The
+// model is DeepSeek-Coder 33B, with other numbers of layers in the second table.
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "planner/search.h"
+#include "tests/planner/random_costs.h"
+#include "tests/planner/roofline_costs.h"
+
+namespace weft::planner {
+namespace {
+
+SearchRequest request_for(size_t gpus, size_t layers, Objective objective) {
+  const std::string configs = std::string(WEFT_SOURCE_DIR) + "/configs/";
+  SearchRequest request;
+  request.model = read_model_yaml(configs + "models/deepseek-coder-33b.yaml");
+  request.model.n_layers = layers;
+  request.cluster = read_cluster_yaml(configs + "clusters/h100-2x8.yaml");
+  request.cluster.nodes.front().count = std::max<size_t>(1, gpus / 8);
+  request.workload.objective = objective;
+  if (objective == Objective::gpus) request.workload.slo_tpot_ms = 40;
+  if (objective == Objective::throughput) request.workload.concurrency.reset();
+  return request;
+}
+
+void run(benchmark::State& state, const SearchRequest& request) {
+  const RooflineCosts costs(request.model, request.cluster, 2048);
+  const SimpleServing serving(request.workload.prompt_tokens, request.workload.output_tokens);
+  SearchResult result;
+  for (auto _ : state) result = search(request, costs, serving);
+  state.SetLabel(layout_text(result.best.layout));
+  state.counters["bounds"] = static_cast<double>(result.n_bounds);
+  state.counters["expanded"] = static_cast<double>(result.n_expanded);
+}
+
+// GPUs, layers, objective (0 latency, 1 throughput, 2 gpus).
+void search_time(benchmark::State& state) {
+  run(state, request_for(static_cast<size_t>(state.range(0)), static_cast<size_t>(state.range(1)),
+                         static_cast<Objective>(state.range(2))));
+}
+BENCHMARK(search_time)
+    ->ArgNames({"gpus", "layers", "objective"})
+    ->ArgsProduct({{8, 16, 64, 128, 1024}, {62}, {0, 1, 2}})
+    ->ArgsProduct({{16}, {16, 32, 128, 256}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
+
+// The stated load on many GPUs: as many requests as 32 for each node.
+void search_loaded(benchmark::State& state) {
+  SearchRequest request =
+      request_for(static_cast<size_t>(state.range(0)), 62, static_cast<Objective>(state.range(1)));
+  request.workload.concurrency = static_cast<size_t>(state.range(0)) * 4;
+  run(state, request);
+}
+BENCHMARK(search_loaded)
+    ->ArgNames({"gpus", "objective"})
+    ->ArgsProduct({{16, 128, 1024}, {0, 1, 2}})
+    ->Unit(benchmark::kMillisecond);
+
+// Also replicas with prefill and decode groups.
+void search_separate_groups(benchmark::State& state) {
+  SearchRequest request =
+      request_for(static_cast<size_t>(state.range(0)), 62, static_cast<Objective>(state.range(1)));
+  request.separate_groups = true;
+  run(state, request);
+}
+BENCHMARK(search_separate_groups)
+    ->ArgNames({"gpus", "objective"})
+    ->ArgsProduct({{8, 16}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace weft::planner
