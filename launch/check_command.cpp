@@ -2,6 +2,8 @@
 // any allocation.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "kernels/gpu_devices.h"
 #include "launch/commands.h"
@@ -17,43 +19,82 @@ namespace {
 struct CheckOptions {
   std::string model;
   std::string weights = "checkpoint";
+  bool json = false;
   PlanOptions plan;
 };
 
-// Says what it looked at on stdout, and throws all that is wrong as one Error.
-void check_plan(const CheckOptions& options, const planner::ModelSpec& spec) {
-  const planner::Plan plan = make_plan(options.plan, spec, 0, 0);
-  fmt::print("plan: {} over {} ranks, {}\n", planner::layout_text(plan), planner::world_size(plan),
-             planner::plan_sha256(plan).substr(0, 12));
+// What was looked at, as it is known so far.
+struct Findings {
+  std::optional<planner::ModelSpec> spec;
+  std::optional<planner::Plan> plan;
+  kernels::GpuQuery devices;
+  Problems problems;
+};
+
+void check_model(const CheckOptions& options, Findings& found) {
+  planner::ModelSpec spec;
+  if (!found.problems.passes([&] { spec = runtime::read_model(options.model); })) return;
+  found.problems.passes(
+      [&] { open_weights(parse_weights(options.weights, options.model), options.model, spec); });
+  found.problems.passes([&] { open_tokenizer(options.model, spec); });
+  found.problems.passes([&] { generation_defaults(options.model); });
+  found.spec = std::move(spec);
 }
 
-void print_devices() {
-  const kernels::GpuQuery query = kernels::query_gpus();
-  for (const kernels::GpuInfo& gpu : query.gpus)
+void check_plan(const CheckOptions& options, Findings& found) {
+  if (!options.plan.plan_file) return;
+  found.problems.passes([&] {
+    if (found.spec)
+      found.plan = make_plan(options.plan, *found.spec, 0, 0);
+    else  // what can be said without the model
+      found.plan = planner::read_plan_yaml(*options.plan.plan_file);
+  });
+}
+
+void print_text(const Findings& found) {
+  if (found.spec)
+    fmt::print("model: {}, {} parameters, {}\n", found.spec->name,
+               human_count(planner::n_parameters(*found.spec)), dtype_name(found.spec->dtype));
+  if (found.plan)
+    fmt::print("plan: {} over {} ranks, {}\n", planner::layout_text(*found.plan),
+               planner::world_size(*found.plan), planner::plan_sha256(*found.plan).substr(0, 12));
+  for (const kernels::GpuInfo& gpu : found.devices.gpus)
     fmt::print("GPU {}: {}, {} free of {}\n", gpu.pci_bus_id, gpu.name, human_bytes(gpu.free_bytes),
                human_bytes(gpu.total_bytes));
-  if (query.gpus.empty()) fmt::print("no GPU: {}\n", query.why_none);
+  if (found.devices.gpus.empty()) fmt::print("no GPU: {}\n", found.devices.why_none);
+  if (found.problems.found().empty()) fmt::print("no problems found\n");
 }
 
+void print_json(const Findings& found) {
+  nlohmann::ordered_json object;
+  object["model"] = nullptr;
+  if (found.spec)
+    object["model"] = {{"name", found.spec->name},
+                       {"parameters", planner::n_parameters(*found.spec)},
+                       {"dtype", dtype_name(found.spec->dtype)}};
+  object["plan"] = nullptr;
+  if (found.plan)
+    object["plan"] = {{"layout", planner::layout_text(*found.plan)},
+                      {"world_size", planner::world_size(*found.plan)},
+                      {"plan_sha256", planner::plan_sha256(*found.plan)}};
+  object["gpus"] = nlohmann::ordered_json::array();
+  for (const kernels::GpuInfo& gpu : found.devices.gpus)
+    object["gpus"].push_back({{"pci_bus_id", gpu.pci_bus_id},
+                              {"name", gpu.name},
+                              {"free_bytes", gpu.free_bytes},
+                              {"total_bytes", gpu.total_bytes}});
+  object["problems"] = found.problems.found();
+  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+// Says what it looked at on stdout, and throws all that is wrong as one Error.
 void check_all(const CheckOptions& options) {
-  Problems problems;
-  planner::ModelSpec spec;
-  const bool read = problems.passes([&] { spec = runtime::read_model(options.model); });
-  if (read) {
-    fmt::print("model: {}, {} parameters, {}\n", spec.name,
-               human_count(planner::n_parameters(spec)), dtype_name(spec.dtype));
-    problems.passes(
-        [&] { open_weights(parse_weights(options.weights, options.model), options.model, spec); });
-    problems.passes([&] { open_tokenizer(options.model, spec); });
-    problems.passes([&] { generation_defaults(options.model); });
-  }
-  if (options.plan.plan_file && read)
-    problems.passes([&] { check_plan(options, spec); });
-  else if (options.plan.plan_file)  // what can be said without the model
-    problems.passes([&] { planner::read_plan_yaml(*options.plan.plan_file); });
-  print_devices();
-  problems.refuse(options.model);
-  fmt::print("no problems found\n");
+  Findings found;
+  check_model(options, found);
+  check_plan(options, found);
+  found.devices = kernels::query_gpus();
+  options.json ? print_json(found) : print_text(found);
+  found.problems.refuse(options.model);
 }
 
 }  // namespace
@@ -68,6 +109,7 @@ void add_check_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--plan", options->plan.plan_file, "A plan to check against the model");
   add_memory_option(*command, options->plan);
+  command->add_flag("--json", options->json, "One JSON object on standard output");
   command->callback([options] {
     if (works_here()) check_all(*options);
   });

@@ -10,6 +10,7 @@
 
 #include "launch/model_source.h"
 #include "parallel/gather.h"
+#include "planner/plan_messages.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -109,14 +110,44 @@ void Job::prepare_prompts(Problems& problems) {
         "{} has no tokenizer.json: the prompt's bytes are taken as token ids, and no text "
         "comes out",
         options_.model);
+  for (const int32_t id : eos_ids_)
+    if (id < 0 || static_cast<size_t>(id) >= spec_.vocab)
+      spdlog::warn(
+          "the end-of-sequence token {} is not below the vocabulary's {}: nothing ends by it", id,
+          spec_.vocab);
+  check_results_size(problems);
   scheduler_ = std::make_unique<runtime::Scheduler>(plan_.limits);
   std::vector<Prompt> prompts = read_prompts(options_, default_ask(options_, defaults));
   if (options_.stream && (prompts.size() > 1 || tokenizer_ == nullptr))
     problems.add("--stream shows the text of one prompt: it takes a tokenizer and no second one");
-  if (options_.logprobs.value_or(0) > spec_.vocab)
-    problems.add(fmt::format("--logprobs {} is more than the vocabulary's {}", *options_.logprobs,
-                             spec_.vocab));
+  const size_t most_top = std::min(planner::kMostTopTokens, spec_.vocab);
+  if (options_.logprobs.value_or(0) > most_top)
+    problems.add(
+        fmt::format("--logprobs {} is more than {}: the plan's buffers hold {} tokens a "
+                    "position, and the vocabulary {}",
+                    *options_.logprobs, most_top, planner::kMostTopTokens, spec_.vocab));
   for (Prompt& prompt : prompts) add_prompt(std::move(prompt), problems);
+}
+
+runtime::ResultShape Job::result_shape() const {
+  runtime::ResultShape shape;
+  shape.logprobs = options_.logprobs.has_value();
+  shape.n_top = options_.logprobs.value_or(0);
+  shape.n_logits = options_.logits.empty() ? 0 : spec_.vocab;
+  return shape;
+}
+
+// What the last stage sends for a batch is one message, whose size MPI counts in an int.
+void Job::check_results_size(Problems& problems) const {
+  const size_t n = plan_.limits.max_sequences;
+  const size_t bytes = runtime::TokenResults::max_bytes(n, result_shape());
+  if (bytes <= planner::kMostMessageBytes) return;
+  const size_t each = bytes / n;
+  problems.add(fmt::format(
+      "the results of {} sequences, {} each with --logits or --logprobs, are more than a message's "
+      "{}: give --max-sequences {} or fewer",
+      n, human_bytes(each), human_bytes(planner::kMostMessageBytes),
+      planner::kMostMessageBytes / each - 1));
 }
 
 void Job::add_prompt(Prompt prompt, Problems& problems) {
@@ -143,7 +174,8 @@ void Job::add_prompt(Prompt prompt, Problems& problems) {
   const size_t n_tokens = scheduler_->sequence(number).request.max_tokens;
   const size_t n_asked = completions_.back().prompt.ask.max_tokens;
   if (n_tokens < n_asked)
-    spdlog::debug("prompt {}: {} tokens fit of the {} asked for", number, n_tokens, n_asked);
+    spdlog::warn("prompt {}: {} tokens fit in the context and the KV blocks, of {} asked for",
+                 number, n_tokens, n_asked);
   completions_.back().ids.reserve(n_tokens);
   if (options_.logprobs) completions_.back().logprobs.reserve(n_tokens);
 }
@@ -151,9 +183,7 @@ void Job::add_prompt(Prompt prompt, Problems& problems) {
 void Job::start_engine() {
   runtime::EngineOptions engine;
   engine.n_threads = threads_of_rank(session_, options_.threads);
-  engine.results.logprobs = options_.logprobs.has_value();
-  engine.results.n_top = options_.logprobs.value_or(0);
-  engine.results.n_logits = options_.logits.empty() ? 0 : spec_.vocab;
+  engine.results = result_shape();
   Progress progress("loading weights");
   if (leads()) engine.progress = [&](size_t done, size_t total) { progress.show(done, total); };
   engine_ = std::make_unique<runtime::Engine>(session_, spec_, plan_, *source_, engine);
@@ -250,11 +280,11 @@ void Job::print() const {
     throw run_error("cannot write to stdout");
   if (!options_.logits.empty()) write_logits();
   const Completion& first = completions_.front();
-  spdlog::info(
-      "{} {}, {} tokens; the first: {} tokens in, {} out, first token after {:.1f} ms, "
-      "then {:.2f} ms a token",
-      completions_.size(), completions_.size() == 1 ? "prompt" : "prompts", n_tokens,
-      first.n_prompt, first.ids.size(), first.ttft_ms(), first.tpot_ms().value_or(0));
+  const std::optional<double> tpot = first.tpot_ms();
+  spdlog::info("{} {}, {} tokens; the first: {} tokens in, {} out, first token after {:.1f} ms{}",
+               completions_.size(), completions_.size() == 1 ? "prompt" : "prompts", n_tokens,
+               first.n_prompt, first.ids.size(), first.ttft_ms(),
+               tpot ? fmt::format(", then {:.2f} ms a token", *tpot) : std::string());
 }
 
 // "logits.N" [tokens, vocab] for prompt N.

@@ -26,6 +26,8 @@ class Job {
   void read_facts();
   void check_everything();
   void prepare_prompts(Problems& problems);
+  runtime::ResultShape result_shape() const;
+  void check_results_size(Problems& problems) const;
   void add_prompt(Prompt prompt, Problems& problems);
   void start_engine();
   void answer();

@@ -24,6 +24,7 @@ class Problems {
     }
   }
   void add(std::string problem) { found_.push_back(std::move(problem)); }
+  const std::vector<std::string>& found() const { return found_; }
   // Throws them as one Error where there are any.
   void refuse(std::string_view where) const { planner::refuse(where, found_); }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
+#include "runtime/json_text.h"
 
 namespace weft::launch {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostTokens = size_t{1} << 31;
+constexpr size_t kMostDepth = 4;       // a list within the object, and some to say what is wrong
 constexpr float kMostSampling = 1e6f;  // of temperature and penalty
 
 template <class T>
@@ -83,17 +85,7 @@ void take_key(Prompt& prompt, const std::string& key, const json& value) {
   }
 }
 
-// Nothing in a prompt line nests deeper than a list, so anything deeper is not read at all.
-json parse_shallow(std::string_view line) {
-  const auto shallow = [](int depth, json::parse_event_t, json&) {
-    if (depth > 4) throw input_error("nested too deeply");
-    return true;
-  };
-  return json::parse(line, shallow);
-}
-
-Prompt parse_line(std::string_view line, const Ask& defaults) {
-  const json object = parse_shallow(line);
+Prompt prompt_of(const json& object, const Ask& defaults) {
   if (!object.is_object()) throw input_error("not a JSON object");
   Prompt prompt;
   prompt.ask = defaults;
@@ -107,6 +99,15 @@ Prompt parse_line(std::string_view line, const Ask& defaults) {
   return prompt;
 }
 
+Prompt parse_line(std::string_view line, const std::string& place, const Ask& defaults) {
+  const json object = runtime::parse_json(line, place, {.depth = kMostDepth});
+  try {
+    return prompt_of(object, defaults);
+  } catch (const Error& error) {
+    throw input_error("{}: {}", place, error.what());
+  }
+}
+
 }  // namespace
 
 std::vector<Prompt> parse_prompts(std::string_view lines, const std::string& where,
@@ -118,11 +119,9 @@ std::vector<Prompt> parse_prompts(std::string_view lines, const std::string& whe
     ++number_of_line;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      prompts.push_back(parse_line(line, defaults));
-    } catch (const json::exception&) {
-      wrong += fmt::format("\n  {}:{}: not valid JSON", where, number_of_line);
+      prompts.push_back(parse_line(line, fmt::format("{}:{}", where, number_of_line), defaults));
     } catch (const Error& error) {
-      wrong += fmt::format("\n  {}:{}: {}", where, number_of_line, error.what());
+      wrong += fmt::format("\n  {}", error.what());
     }
   }
   if (!wrong.empty()) throw input_error("prompts that can't be read:{}", wrong);

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "launch/commands.h"
@@ -21,6 +22,7 @@ struct SynthOptions {
   std::string to;
   uint64_t seed = 7;
   double most_shard_gib = 5;
+  bool json = false;
 };
 
 void synth(const SynthOptions& options) {
@@ -42,6 +44,13 @@ void synth(const SynthOptions& options) {
       bar.show(done, total);
     });
   }
+  if (options.json) {
+    const nlohmann::ordered_json object = {{"folder", options.to},
+                                           {"model", folder.spec.name},
+                                           {"seed", options.seed},
+                                           {"weights_bytes", written}};
+    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
   spdlog::info("{}: {} of weights like {}, seed {}", options.to, human_bytes(written),
                folder.spec.name, options.seed);
 }
@@ -59,6 +68,7 @@ void add_synth_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--max-shard-gib", options->most_shard_gib, "Largest file of weights")
       ->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object on standard output");
   command->callback([options] {
     if (works_here()) synth(*options);
   });

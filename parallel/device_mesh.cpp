@@ -61,15 +61,4 @@ EdgeSlice edge_slice(const DeviceMesh& mesh, size_t from_stage, size_t to_stage,
           std::min(n, (place + 1) * length)};
 }
 
-std::vector<EdgeSlice> edge_slices(const DeviceMesh& mesh, size_t from_stage, size_t to_stage,
-                                   size_t n) {
-  std::vector<EdgeSlice> slices;
-  const int receivers = mesh.stages.at(to_stage).tp;
-  slices.reserve(static_cast<size_t>(receivers));
-  for (int receiver = 0; receiver < receivers; ++receiver) {
-    slices.push_back(edge_slice(mesh, from_stage, to_stage, n, receiver));
-  }
-  return slices;
-}
-
 }  // namespace weft::parallel

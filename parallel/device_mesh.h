@@ -31,12 +31,10 @@ struct EdgeSlice {
   size_t begin = 0;  // elements
   size_t end = 0;
 };
-// The flat [n] buffer cut into one slice a receiver, in the receivers' order and of equal length
+// The flat [n] buffer is cut into one slice a receiver, in the receivers' order and of equal length
 // ceil(n / receivers) except at the end (a slice may be empty); senders take turns, so that each
-// sends an equal share. n = tokens * hidden.
-std::vector<EdgeSlice> edge_slices(const DeviceMesh& mesh, size_t from_stage, size_t to_stage,
-                                   size_t n);
-// One of them, without taking memory: that of to_stage's tensor-parallel rank `receiver`.
+// sends an equal share. n = tokens * hidden. This is the slice of to_stage's tensor-parallel rank
+// `receiver`.
 EdgeSlice edge_slice(const DeviceMesh& mesh, size_t from_stage, size_t to_stage, size_t n,
                      int receiver);
 

@@ -2,9 +2,11 @@
 #include "runtime/sampler.h"
 
 #include <cstring>
+#include <stdexcept>
 
 #include "kernels/gemm.h"
 #include "kernels/rms_norm.h"
+#include "runtime/base/error.h"
 
 namespace weft::runtime {
 
@@ -124,7 +126,13 @@ void Sampler::draw(const Batch& batch, Slots& slots, TokenResults& results) {
   args.top_token = results.top_token.data();
   args.top_logprob = results.top_logprob.data();
   args.workspace = sample_workspace_.data();
-  kernels::sample(args, stream_);
+  try {
+    kernels::sample(args, stream_);
+  } catch (const std::domain_error& error) {
+    throw run_error(
+        "{}: the weights hold NaN, or activations in {} overflow (another --dtype would tell)",
+        error.what(), dtype_name(shape_.formats.activations));
+  }
   if (result_shape_.n_logits > 0) keep_logits(row, results);
   for (size_t i = 0; i < row; ++i) {
     slots.set_last(results.slot[i], results.token[i]);

@@ -80,7 +80,7 @@ TEST(Batch, HasRoomForTheBlocksOfItsSequencesAlone) {
 }
 
 TEST(TokenResults, ComeBackAsTheyWent) {
-  const ResultShape shape{2, 3};
+  const ResultShape shape{.logprobs = true, .n_top = 2, .n_logits = 3};
   TokenResults results;
   results.reserve(4, shape);
   results.resize(2);

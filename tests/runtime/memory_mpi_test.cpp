@@ -26,7 +26,7 @@ using weft::testing::session;
 
 constexpr size_t kMib = size_t{1} << 20;
 // Counted in kProcessBytes: what MPI takes on first use, the pages that arenas end in, objects.
-constexpr size_t kSmallBytes = size_t{256} << 10;
+constexpr size_t kSmallBytes = size_t{512} << 10;
 
 // Bytes that the process asked for and has not given back: mapped ones, and of the heap only what
 // is in use. 0 under allocators that do not tell (the sanitizers').
@@ -115,8 +115,8 @@ TEST(MemoryModel, IsWhatTheEngineTakes) {
 TEST(MemoryModel, MessagesAreThoseOfTheRuntime) {
   planner::Limits limits;
   limits.max_sequences = 5;
-  EXPECT_EQ(planner::result_bytes(limits),
-            TokenResults::max_bytes(5, {planner::kMostTopTokens, 0}));
+  const ResultShape shape{.logprobs = true, .n_top = planner::kMostTopTokens, .n_logits = 0};
+  EXPECT_EQ(planner::result_bytes(limits), TokenResults::max_bytes(5, shape));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -133,6 +134,7 @@ TEST(BadFlags, ValuesOutOfRange) {
   expect_refused(run_weft(1, run_demo({"--weights", "sythetic:1"})), {"sythetic:1"});
   expect_refused(run_weft(1, run_demo({"--stop", ""})), {"stop"});
   expect_refused(run_weft(1, run_demo({"--dtype", "fp16"})), {"fp16", "f16"});
+  expect_refused(run_weft(1, run_demo({"--json", "--logprobs", "101"})), {"101", "100"});
 }
 
 TEST(BadPrompts, LongerThanTheContext) {
@@ -156,6 +158,22 @@ TEST(BadPrompts, LinesThatCantBeRead) {
                  {"99999", "2048"});
   expect_refused(run_weft(1, {"run", "--model", kDemo, "--prompts", folder / "none.jsonl"}),
                  {"none.jsonl"});
+  std::ofstream(folder / "r.jsonl") << "{\"prompt\": \"x\", \"seed\": 1, \"seed\": 2}\n"
+                                    << "[[[[[[1]]]]]]\n{\"prompt\": \"x\", \"max_tokens\": 2.5}\n";
+  expect_refused(run_weft(1, {"run", "--model", kDemo, "--prompts", folder / "r.jsonl"}),
+                 {"r.jsonl:1", "seed", "r.jsonl:2", "r.jsonl:3", "2.5"});
+}
+
+// Fewer tokens than asked for, but never without a word.
+TEST(BadPrompts, CutByKvBlocksIsSaid) {
+  const CommandResult result = run_weft(1,
+                                        {"run", "--model", kDemo, "--prompt", "x", "--max-tokens",
+                                         "100", "--ignore-eos", "--kv-blocks", "1", "--json"},
+                                        kSeconds);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("of 100 asked for"), std::string::npos) << result.err;
+  const json line = json::parse(result.out);
+  EXPECT_EQ(line["prompt_tokens"].get<int>() + line["completion_tokens"].get<int>(), 64);
 }
 
 TEST_F(Copied, TruncatedCheckpoint) {
@@ -235,6 +253,43 @@ TEST_F(Copied, CheckOfAGoodModelFindsNothing) {
   EXPECT_NE(result.out.find("no problems found"), std::string::npos) << result.out;
 }
 
+TEST_F(Copied, CheckAsJsonHoldsWhatIsWrong) {
+  const std::vector<std::string> asked = {"check", "--model", folder_ / "model", "--json"};
+  const CommandResult good = run_weft(1, asked, kSeconds);
+  EXPECT_EQ(good.status, 0) << good.err;
+  EXPECT_EQ(json::parse(good.out)["model"]["dtype"], "bf16");
+  EXPECT_TRUE(json::parse(good.out)["problems"].empty());
+  fs::resize_file(file("model.safetensors"), 3'000'000);
+  const CommandResult bad = run_weft(1, asked, kSeconds);
+  EXPECT_EQ(bad.status, 2);
+  ASSERT_EQ(json::parse(bad.out)["problems"].size(), 1u) << bad.out;
+  EXPECT_NE(json::parse(bad.out)["problems"][0].get<std::string>().find("model.safetensors"),
+            std::string::npos);
+}
+
+// Never met in what the model writes, so it would run to the end of the context in silence.
+TEST_F(Copied, EndOfSequenceBeyondTheVocabulary) {
+  json generation = json::parse(read_text(file("generation_config.json"), 1 << 20));
+  generation["eos_token_id"] = 70000;
+  write("generation_config.json", generation.dump());
+  const CommandResult result = run();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("70000"), std::string::npos) << result.err;
+}
+
+// Every weight of the final norm NaN: said with the cause, by one rank, and the job ends.
+TEST_F(Copied, WeightsThatAreNaN) {
+  std::string bytes = read_text(file("model.safetensors"), 1 << 24);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const json tensors = json::parse(bytes.substr(sizeof(header), header));
+  const json& place = tensors["model.norm.weight"]["data_offsets"];
+  for (size_t at = place[0]; at < place[1]; ++at) bytes[sizeof(header) + header + at] = '\xff';
+  write("model.safetensors", bytes);
+  const CommandResult result = run(2, {"--pp", "2"});
+  expect_refused(result, {"NaN", "--dtype"}, 1);
+}
+
 // One rank cannot read the folder: it is named, all end, nobody hangs.
 TEST_F(Copied, FolderUnreadableOnOneRankOnly) {
   const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then M=" + (folder_ / "gone") +
@@ -291,6 +346,23 @@ TEST(BadPrompts, FifoInPlaceOfAFile) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
   expect_refused(run_weft(1, run_demo({"--plan", folder / "fifo"}), kSeconds), {"regular file"});
+}
+
+// A batch's results are one message, and MPI counts its bytes in an int.
+TEST(BadOutput, LogitsOfTooManySequences) {
+  const TemporaryFolder folder;
+  const CommandResult result =
+      run_weft(1, run_demo({"--logits", folder / "l", "--max-sequences", "300000"}), kSeconds);
+  expect_refused(result, {"300000 sequences", "--max-sequences 26"});
+}
+
+TEST(BadOutput, SynthAsJson) {
+  const TemporaryFolder folder;
+  const CommandResult result =
+      run_weft(1, {"synth", "--model", kDemo, "-o", folder / "s", "--json"}, kSeconds);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out)["folder"], folder / "s");
+  EXPECT_GT(json::parse(result.out)["weights_bytes"].get<size_t>(), 1'000'000u);
 }
 
 // Everything in one go: layout, output and weights.
