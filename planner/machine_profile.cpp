@@ -19,7 +19,8 @@ constexpr size_t kMostPoints = 4096;  // of one axis
 constexpr size_t kMostShapes = 65536;
 constexpr size_t kMostSize = size_t{1} << 40;
 constexpr std::string_view kProfileKeys[] = {"version",           "name",
-                                             "base",              "rates",
+                                             "aliases",           "base",
+                                             "rates",
                                              "products",          "decode_attention",
                                              "prefill_attention", "all_reduce",
                                              "send_recv_inside",  "send_recv_across"};
@@ -174,6 +175,9 @@ MachineProfile parse_profile(std::string_view text, const std::string& where,
   map.at("version").only(1);
   MachineProfile profile;
   profile.name = map.at("name").text();
+  if (map.has("aliases"))
+    for (const YamlValue& alias : map.at("aliases").list(64))
+      profile.aliases.push_back(alias.text());
   profile.rates = profile.curve_rates = read_rates(map.at("rates"));
   profile.products = read_list<ProductCurve>(map, "products", read_products);
   profile.decode_attention =
@@ -239,8 +243,14 @@ MachineProfile find_machine_profile(const std::string& folder, const std::string
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
+  const auto path = [&](const std::string& name) { return folder + "/" + name + ".yaml"; };
   if (std::find(names.begin(), names.end(), gpu) != names.end())
-    return read_machine_profile(folder + "/" + gpu + ".yaml");
+    return read_machine_profile(path(gpu));
+  for (const std::string& name : names) {
+    MachineProfile profile = read_machine_profile(path(name));
+    if (std::find(profile.aliases.begin(), profile.aliases.end(), gpu) != profile.aliases.end())
+      return profile;
+  }
   const std::vector<std::string_view> known(names.begin(), names.end());
   throw input_error("no profile of GPU \"{}\"{}; {} has {}", gpu, did_you_mean(gpu, known), folder,
                     fmt::join(names, ", "));
@@ -249,7 +259,10 @@ MachineProfile find_machine_profile(const std::string& folder, const std::string
 std::string to_yaml(const MachineProfile& profile) {
   WEFT_EXPECT(profile.base.empty());
   const GpuRates& rates = profile.rates;
-  std::string text = fmt::format("version: 1\nname: {}\nrates:\n", yaml_text(profile.name));
+  std::string text = fmt::format("version: 1\nname: {}\n", yaml_text(profile.name));
+  if (!profile.aliases.empty())
+    text += fmt::format("aliases: [{}]\n", fmt::join(profile.aliases, ", "));
+  text += "rates:\n";
   text += fmt::format("  memory_gib: {}\n  memory_gbps: {}\n", rates.memory_gib, rates.memory_gbps);
   text += fmt::format("  bf16_tflops: {}\n", rates.bf16_tflops);
   if (rates.fp8_tflops > 0) text += fmt::format("  fp8_tflops: {}\n", rates.fp8_tflops);

@@ -77,6 +77,7 @@ struct AllReduceCurve {
 
 struct MachineProfile {
   std::string name;  // as cluster files say it: "h100-sxm"
+  std::vector<std::string> aliases;  // as others call it: "h100"
   GpuRates rates;
   GpuRates curve_rates;  // of the GPU that products and attention were measured on
   std::string base;      // whose curves are used beside its own; "" = none
@@ -95,7 +96,8 @@ MachineProfile read_machine_profile(const std::string& path);
 // `folder` holds the base, if one is named.
 MachineProfile parse_machine_profile(std::string_view text, const std::string& where,
                                      const std::string& folder);
-// The profile of a GPU model in a folder of them; throws Error with the known ones.
+// The profile of a GPU model, by name or alias, in a folder of them; throws Error with the known
+// ones.
 MachineProfile find_machine_profile(const std::string& folder, const std::string& gpu);
 // Only for profiles without a base.
 std::string to_yaml(const MachineProfile& profile);
