@@ -6,6 +6,7 @@
 #include "launch/commands.h"
 #include "launch/plan_options.h"
 #include "launch/plan_report.h"
+#include "launch/plan_validate.h"
 #include "planner/memory_model.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -20,6 +21,7 @@ struct PlanCommand {
   std::string output;
   bool json = false;
   PlanOptions plan;
+  ValidateOptions validate;
 };
 
 void print(std::FILE* to, const std::string& text) {
@@ -36,6 +38,9 @@ std::string memory_note(const PlanOptions& options, size_t n_ranks) {
 }
 
 void run(const PlanCommand& command) {
+  if (!command.validate.rows.empty())
+    return print(stdout, validation_text(command.validate, command.json));
+  if (command.model.empty()) throw input_error("--model is required");
   if (!command.output.empty()) check_writable(command.output);
   const planner::ModelSpec spec = runtime::read_model(command.model);
   const planner::Plan plan = make_plan(command.plan, spec, 0, 0);
@@ -54,9 +59,9 @@ void run(const PlanCommand& command) {
 void add_plan_command(CLI::App& app) {
   CLI::App* plan = app.add_subcommand("plan", "Plan a layout and its memory; write plan.yaml");
   auto command = std::make_shared<PlanCommand>();  // shared with the callback that CLI11 copies
-  plan->add_option("--model", command->model, "A Hugging Face folder, or a YAML file of facts")
-      ->required();
+  plan->add_option("--model", command->model, "A Hugging Face folder, or a YAML file of facts");
   add_plan_options(*plan, command->plan);
+  add_validate_options(*plan, command->validate);
   plan->add_option("-o,--output", command->output,
                    "Where the plan goes (default: standard output, the table to standard error)")
       ->type_name("FILE");
