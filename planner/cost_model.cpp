@@ -101,6 +101,16 @@ size_t CostModel::fixed_bytes(const StageShape& shape, const Schedule& schedule)
   return memory(shape, schedule).total();
 }
 
+std::vector<BytesPart> CostModel::fixed_parts(const StageShape& shape,
+                                              const Schedule& schedule) const {
+  const GpuMemory bytes = memory(shape, schedule);
+  return {{"weights", bytes.weights},
+          {"activations", bytes.activations},
+          {"graphs", bytes.graphs},
+          {"buffers", bytes.buffers},
+          {"reserve", bytes.reserve}};
+}
+
 size_t CostModel::kv_block_bytes(const StageShape& shape) const {
   return gpu_kv_block_bytes(step_setting(shape.node_class), shape);
 }

@@ -35,9 +35,12 @@ class CostModel final : public StageCosts {
  public:
   explicit CostModel(CostSetting setting);
 
+  bool affine_in_layers() const override { return true; }
   StageTimes stage(const StageShape& shape, const Schedule& schedule) const override;
   StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const override;
   size_t fixed_bytes(const StageShape& shape, const Schedule& schedule) const override;
+  std::vector<BytesPart> fixed_parts(const StageShape& shape,
+                                     const Schedule& schedule) const override;
   size_t kv_block_bytes(const StageShape& shape) const override;
   size_t rank_memory_bytes(size_t node_class) const override;
 
