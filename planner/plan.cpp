@@ -176,6 +176,9 @@ std::vector<std::string> problems(const Plan& plan, const ModelSpec& spec) {
   if (n_predicted != 0 && n_predicted != replica.stages.size())
     found.push_back(fmt::format("predicted: rank_memory has {} entries for {} stages", n_predicted,
                                 replica.stages.size()));
+  if (plan.predicted.speed && plan.predicted.speed->stages.size() != replica.stages.size())
+    found.push_back(fmt::format("predicted: stages has {} entries for {} stages",
+                                plan.predicted.speed->stages.size(), replica.stages.size()));
   return found;
 }
 

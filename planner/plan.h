@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,8 +70,24 @@ struct MemoryParts {
   bool operator==(const MemoryParts&) const = default;
 };
 
+// Times of a stage with the edge that follows it; 0 in a phase that it has no part in.
+struct StageSpeed {
+  double prefill_ms = 0;  // of a chunk
+  double decode_ms = 0;   // of a step of one batch in flight
+  bool operator==(const StageSpeed&) const = default;
+};
+
+struct Speed {
+  double ttft_ms = 0;
+  double tpot_ms = 0;
+  double tokens_per_s = 0;  // output tokens of all replicas
+  std::vector<StageSpeed> stages;
+  bool operator==(const Speed&) const = default;
+};
+
 struct Predicted {
   std::vector<MemoryParts> rank_memory;  // one a stage: its largest rank
+  std::optional<Speed> speed;            // of a plan that was searched for
   bool operator==(const Predicted&) const = default;
 };
 

@@ -56,4 +56,24 @@ inline constexpr MemoryField kMemoryFields[] = {
     {"buffers", "buffers", &MemoryParts::buffers},
 };
 
+struct SpeedField {
+  std::string_view key;
+  double Speed::*field;
+  std::string_view what;
+};
+inline constexpr SpeedField kSpeedFields[] = {
+    {"ttft_ms", &Speed::ttft_ms, "time to the first token"},
+    {"tpot_ms", &Speed::tpot_ms, "time per output token after it"},
+    {"tokens_per_s", &Speed::tokens_per_s, "output tokens of all replicas"},
+};
+
+struct StageSpeedField {
+  std::string_view key;
+  double StageSpeed::*field;
+};
+inline constexpr StageSpeedField kStageSpeedFields[] = {
+    {"prefill_ms", &StageSpeed::prefill_ms},
+    {"decode_ms", &StageSpeed::decode_ms},
+};
+
 }  // namespace weft::planner

@@ -47,7 +47,16 @@ json predicted_json(const Predicted& predicted) {
     for (const MemoryField& part : kMemoryFields) object[part.key] = parts.*part.field;
     stages.push_back(std::move(object));
   }
-  return {{"rank_memory", std::move(stages)}};
+  json object = {{"rank_memory", std::move(stages)}};
+  if (!predicted.speed) return object;
+  for (const SpeedField& field : kSpeedFields) object[field.key] = (*predicted.speed).*field.field;
+  object["stages"] = json::array();
+  for (const StageSpeed& stage : predicted.speed->stages) {
+    json times;
+    for (const StageSpeedField& field : kStageSpeedFields) times[field.key] = stage.*field.field;
+    object["stages"].push_back(std::move(times));
+  }
+  return object;
 }
 
 }  // namespace

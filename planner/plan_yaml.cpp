@@ -1,6 +1,8 @@
 // The plan as YAML, version 1.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "planner/memory_model.h"
 #include "planner/model_fields.h"
 #include "planner/plan.h"
@@ -81,8 +83,31 @@ Replica read_replica(YamlValue map) {
   return replica;
 }
 
+double read_speed(const YamlValue& value) {
+  const double speed = value.number();
+  if (speed < 0) throw value.error(fmt::format("{} is negative", speed));
+  return speed;
+}
+
+// All of it, or nothing.
+std::optional<Speed> read_speeds(const YamlValue& map) {
+  const auto has = [&](const SpeedField& field) { return map.has(field.key); };
+  if (!map.has("stages") && std::none_of(std::begin(kSpeedFields), std::end(kSpeedFields), has))
+    return std::nullopt;
+  Speed speed;
+  for (const SpeedField& field : kSpeedFields) speed.*field.field = read_speed(map.at(field.key));
+  for (const YamlValue& stage : map.at("stages").list(kMostPlanLayers)) {
+    stage.keys(keys_of(kStageSpeedFields));
+    StageSpeed& times = speed.stages.emplace_back();
+    for (const StageSpeedField& field : kStageSpeedFields)
+      times.*field.field = read_speed(stage.at(field.key));
+  }
+  return speed;
+}
+
 Predicted read_predicted(YamlValue map) {
-  constexpr std::string_view keys[] = {"rank_memory"};
+  constexpr std::string_view keys[] = {"rank_memory", "ttft_ms", "tpot_ms", "tokens_per_s",
+                                       "stages"};
   map.keys(keys);
   Predicted predicted;
   for (YamlValue& parts : map.at("rank_memory").list(kMostPlanLayers)) {
@@ -91,6 +116,7 @@ Predicted read_predicted(YamlValue map) {
     for (const MemoryField& part : kMemoryFields)
       memory.*part.field = parts.at(part.key).count(0, kMostBytes);
   }
+  predicted.speed = read_speeds(map);
   return predicted;
 }
 
@@ -154,18 +180,33 @@ std::string replica_lines(const Plan& plan, const Replica& replica) {
   return text;
 }
 
+std::string speed_lines(const Speed& speed) {
+  std::string text;
+  for (const SpeedField& field : kSpeedFields)
+    text += fmt::format("  {}: {}  # {}\n", field.key, speed.*field.field, field.what);
+  text += fmt::format("  stages:{}\n", speed.stages.empty() ? " []" : "  # a chunk, a step");
+  for (const StageSpeed& stage : speed.stages) {
+    std::string items;
+    for (const StageSpeedField& field : kStageSpeedFields)
+      items += fmt::format("{}{}: {}", items.empty() ? "" : ", ", field.key, stage.*field.field);
+    text += fmt::format("    - {{{}}}\n", items);
+  }
+  return text;
+}
+
 std::string predicted_lines(const Predicted& predicted) {
-  if (predicted.rank_memory.empty()) return "";
-  std::string text =
-      "predicted:  # not part of the plan's hash\n  rank_memory:  # bytes of a rank, a stage a "
-      "line\n";
+  if (predicted.rank_memory.empty() && !predicted.speed) return "";
+  std::string text = fmt::format(
+      "predicted:  # not part of the plan's hash\n  rank_memory:{}  # bytes of a rank, a stage a "
+      "line\n",
+      predicted.rank_memory.empty() ? " []" : "");
   for (const MemoryParts& memory : predicted.rank_memory) {
     std::string items;
     for (const MemoryField& part : kMemoryFields)
       items += fmt::format("{}{}: {}", items.empty() ? "" : ", ", part.key, memory.*part.field);
     text += fmt::format("    - {{{}}}\n", items);
   }
-  return text;
+  return predicted.speed ? text + speed_lines(*predicted.speed) : text;
 }
 
 }  // namespace

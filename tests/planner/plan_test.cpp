@@ -39,6 +39,7 @@ class RandomPlans {
     for (size_t n = random_() % 3; n > 0; --n) plan.replicas.push_back(replica());
     for (size_t n = random_() % 3; n > 0; --n)
       plan.predicted.rank_memory.push_back({bytes(), bytes(), bytes(), bytes()});
+    if (random_() % 2 == 0) plan.predicted.speed = speed();
     return plan;
   }
 
@@ -55,6 +56,12 @@ class RandomPlans {
         "漢", "🙂", "~", "null", "{", "]", ",", "*", "&", "!", "%",  "'",  "\x01", "\x7f"};
     std::string made;
     for (size_t n = random_() % 8; n > 0; --n) made += pieces[random_() % std::size(pieces)];
+    return made;
+  }
+  double number() { return static_cast<double>(random_()) / static_cast<double>(random_() | 1); }
+  Speed speed() {
+    Speed made = {number(), number(), number(), {}};
+    for (size_t n = random_() % 3; n > 0; --n) made.stages.push_back({number(), number()});
     return made;
   }
   Replica replica() {
@@ -193,10 +200,20 @@ TEST_F(BadPlanYaml, SaysWhatAndWhere) {
   EXPECT_SAYS(error_with("gpu: 1}", "gpu: 1"), "malformed YAML");
 }
 
+TEST_F(BadPlanYaml, SpeedIsThereAsAWholeOrNotAtAll) {
+  EXPECT_SAYS(error_with("  rank_memory:", "  ttft_ms: 5\n  rank_memory:"),
+              "key \"tpot_ms\" is missing");
+  EXPECT_SAYS(error_with("  rank_memory:", "  ttft_ms: -5\n  rank_memory:"),
+              "ttft_ms: -5 is negative");
+  EXPECT_SAYS(error_with("  rank_memory:", "  stages: []\n  rank_memory:"),
+              "key \"ttft_ms\" is missing");
+}
+
 TEST(PlanHash, IsOfEverythingButThePrediction) {
   const Plan plan = small_plan();
   Plan other = plan;
   other.predicted.rank_memory[0].kv += 1;
+  other.predicted.speed = Speed{1, 2, 3, {}};
   EXPECT_EQ(plan_sha256(plan), plan_sha256(other));
   const std::function<void(Plan&)> changes[] = {
       [](Plan& p) { p.model_name = "x"; },
@@ -308,6 +325,10 @@ TEST(PlanProblems, LimitsWidthsSlotsAndModel) {
             "stage 1: slot node 0 gpu 0 is taken twice");
   EXPECT_SAYS(all_problems([](Plan& p) { p.predicted.rank_memory.pop_back(); }),
               "predicted: rank_memory has 1 entries for 2 stages");
+  EXPECT_SAYS(all_problems([](Plan& p) {
+                p.predicted.speed = Speed{1, 2, 3, {{4, 5}}};
+              }),
+              "predicted: stages has 1 entries for 2 stages");
 }
 
 TEST(PlanProblems, ABatchIsOneMessage) {
