@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
 
@@ -37,8 +36,8 @@ const ModelSpec& Catalog::model(const std::string& name) {
     known.push_back(model.name);
     known.insert(known.end(), model.aliases.begin(), model.aliases.end());
   }
-  throw input_error("no model is called \"{}\"{}; {} has {}", name, did_you_mean(name, known),
-                    folder, fmt::join(known, ", "));
+  throw UnknownName(fmt::format("no model is called \"{}\"{}; {} has {}", name,
+                                did_you_mean(name, known), folder, fmt::join(known, ", ")));
 }
 
 const MachineProfile& Catalog::machine(const std::string& gpu) {

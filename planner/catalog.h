@@ -10,6 +10,7 @@
 #include "planner/engine_profile.h"
 #include "planner/machine_profile.h"
 #include "planner/model_spec.h"
+#include "planner/unknown_name.h"
 
 namespace weft::planner {
 
@@ -18,7 +19,7 @@ class Catalog {
   // `folder` holds models/, profiles/ and engines/.
   explicit Catalog(std::string folder) : folder_(std::move(folder)) {}
 
-  // Each throws Error with what there is where the name is none of it.
+  // Each throws UnknownName with what there is where the name is none of it.
   const ModelSpec& model(const std::string& name);
   const MachineProfile& machine(const std::string& gpu);
   const EngineProfile& engine(const std::string& name);

@@ -8,7 +8,8 @@
 namespace weft::planner {
 namespace {
 
-// Chunks that are priced one by one; more are sampled evenly, since cost is linear in what precedes.
+// Chunks that are priced one by one; more are sampled evenly, since cost is linear in what
+// precedes.
 constexpr size_t kMostPricedChunks = 16;
 
 void add_scaled(StepParts& sum, const StepParts& part, double weight) {
@@ -42,13 +43,13 @@ CostModel::CostModel(CostSetting setting) : setting_(std::move(setting)) {
 StepSetting CostModel::step_setting(size_t node_class) const {
   WEFT_EXPECT(node_class < setting_.nodes.size());
   const CostNode& node = setting_.nodes[node_class];
-  return {&setting_.model,   &node.machine,     &setting_.engine, setting_.weights,
-          setting_.kv_key,   setting_.kv_value, node.link,        setting_.attention_dp};
+  return {&setting_.model, &node.machine,     &setting_.engine, setting_.weights,
+          setting_.kv_key, setting_.kv_value, node.link,        setting_.attention_dp};
 }
 
 StepParts CostModel::decode_parts(const StageShape& shape, const Schedule& schedule) const {
-  const double context = static_cast<double>(setting_.prompt_tokens) +
-                         static_cast<double>(setting_.output_tokens) / 2;
+  const double context =
+      static_cast<double>(setting_.prompt_tokens) + static_cast<double>(setting_.output_tokens) / 2;
   return decode_step(step_setting(shape.node_class), shape, batch_in_flight(schedule), context);
 }
 
@@ -62,10 +63,10 @@ StepParts CostModel::prefill_parts(const StageShape& shape, const Schedule& sche
     const size_t index = priced == 1 ? 0 : i * (chunks - 1) / (priced - 1);
     const size_t prior = index * chunk;
     const size_t tokens = std::min(chunk, setting_.prompt_tokens - prior);
-    add_scaled(mean,
-               prefill_step(step_setting(shape.node_class), shape, tokens,
-                            static_cast<double>(prior)),
-               1.0 / static_cast<double>(priced));
+    add_scaled(
+        mean,
+        prefill_step(step_setting(shape.node_class), shape, tokens, static_cast<double>(prior)),
+        1.0 / static_cast<double>(priced));
   }
   return mean;
 }

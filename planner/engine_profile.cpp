@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "planner/unknown_name.h"
 #include "planner/yaml_reader.h"
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
@@ -172,8 +173,8 @@ EngineProfile find_engine_profile(const std::string& folder, const std::string& 
   if (std::find(names.begin(), names.end(), engine) != names.end())
     return read_engine_profile(folder + "/" + engine + ".yaml");
   const std::vector<std::string_view> known(names.begin(), names.end());
-  throw input_error("no profile of engine \"{}\"{}; {} has {}", engine,
-                    did_you_mean(engine, known), folder, fmt::join(names, ", "));
+  throw UnknownName(fmt::format("no profile of engine \"{}\"{}; {} has {}", engine,
+                                did_you_mean(engine, known), folder, fmt::join(names, ", ")));
 }
 
 std::string to_yaml(const EngineProfile& engine) {

@@ -15,12 +15,12 @@ namespace weft::planner {
 // Fitted by scripts/fit_profile on one half of the shapes; times in microseconds, factors multiply
 // the machine profile's time (1 = as measured alone).
 struct EngineConstants {
-  double step_us = 0;            // of a step of any kind, once
-  double layer_us = 0;           // of a layer in a decode step: norms, RoPE, kernel starts
-  double sequence_us = 0;        // of a sequence in a decode step: sampling, bookkeeping
-  double products = 1;           // of decode products
-  double attention = 1;          // of decode attention
-  double all_reduce_us = 0;      // of an all-reduce in a decode step: ranks that wait
+  double step_us = 0;        // of a step of any kind, once
+  double layer_us = 0;       // of a layer in a decode step: norms, RoPE, kernel starts
+  double sequence_us = 0;    // of a sequence in a decode step: sampling, bookkeeping
+  double products = 1;       // of decode products
+  double attention = 1;      // of decode attention
+  double all_reduce_us = 0;  // of an all-reduce in a decode step: ranks that wait
   double prefill_products = 1;
   double prefill_layer_us = 0;   // least of a layer in a prefill step: the host enqueues kernels
   double experts_idle = 0;       // share of experts without a token that are read all the same
@@ -40,7 +40,7 @@ struct EngineHabits {
   size_t prefill_chunk = 8192;  // prompt tokens of a step
   bool steady = true;           // false: rows were taken in bursts, their TTFT is not scored
   double burst_share = 0;       // of the requests that arrive with all others at once
-  double wait_steps = 0;        // prefill steps of others that a request waits for, one after another
+  double wait_steps = 0;  // prefill steps of others that a request waits for, one after another
   double first_token_steps = 1.5;  // decode steps between arrival and first token beside prefill
 
   bool operator==(const EngineHabits&) const = default;

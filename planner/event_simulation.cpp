@@ -56,8 +56,8 @@ class Simulation {
     const double counted = static_cast<double>(finished_ - load_.sequences);
     result.ttft_ms = ttft_sum_ / counted;
     result.tpot_ms = tpot_sum_ / counted;
-    result.tokens_per_s = counted * static_cast<double>(load_.output_tokens) /
-                          (last_end_ - first_round_end_) * 1000;
+    result.tokens_per_s =
+        counted * static_cast<double>(load_.output_tokens) / (last_end_ - first_round_end_) * 1000;
     return result;
   }
 
@@ -143,8 +143,8 @@ SimulatedResult simulate(const SimulatedLoad& load) {
   return Simulation(load).run();
 }
 
-double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages,
-                                  size_t batches_in_flight, size_t steps) {
+double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages, size_t batches_in_flight,
+                                  size_t steps) {
   Chain chain(stages);
   std::vector<double> back_at(batches_in_flight, 0);
   double begin = 0;

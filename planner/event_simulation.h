@@ -1,10 +1,10 @@
-// Continuous batching over a pipeline, step by step: checks the closed forms of pipeline_model.h and
-// serving_model.h, and is used for nothing else.
+// Continuous batching over a pipeline, step by step: checks the closed forms of pipeline_model.h
+// and serving_model.h, and is used for nothing else.
 //
 // M batches go round. When one has left the last stage, its next step enters the first: a token for
-// each of its sequences, and the next chunk of the oldest waiting prompt. A stage does one step at a
-// time, in order; an edge delays a step and holds nothing up. A sequence that has all its tokens is
-// followed at once by a new request, which waits for its chunks in order of arrival.
+// each of its sequences, and the next chunk of the oldest waiting prompt. A stage does one step at
+// a time, in order; an edge delays a step and holds nothing up. A sequence that has all its tokens
+// is followed at once by a new request, which waits for its chunks in order of arrival.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct SimulatedResult {
 SimulatedResult simulate(const SimulatedLoad& load);
 
 // Milliseconds between two tokens when all sequences only decode, after `steps` rounds of warm-up.
-double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages,
-                                  size_t batches_in_flight, size_t steps = 200);
+double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages, size_t batches_in_flight,
+                                  size_t steps = 200);
 
 // Milliseconds in which the chunks of one prompt pass an idle pipeline, edges included.
 double simulated_prefill_ms(const std::vector<StageAndEdge>& stages, size_t n_chunks);

@@ -56,8 +56,8 @@ struct Sizes {
 double layer_weight_bytes(const StepSetting& setting, const Sizes& s) {
   const ModelSpec& model = *setting.model;
   const double qkv = (s.heads + 2 * s.kv_heads) * s.head_dim;
-  const double matrices = qkv * s.hidden + s.hidden * s.heads * s.head_dim +
-                          s.experts * 3 * s.hidden * s.ffn;
+  const double matrices =
+      qkv * s.hidden + s.hidden * s.heads * s.head_dim + s.experts * 3 * s.hidden * s.ffn;
   double plain = 2 * s.hidden;  // norms, biases and the router stay in bf16
   if (model.qkv_bias) plain += qkv;
   if (model.o_bias) plain += s.hidden;
@@ -78,8 +78,7 @@ double weight_bytes(const StepSetting& setting, const StageShape& shape, const S
 
 // Residual, its norm, q k v, attended, gate and up, gated; experts see a row a chosen expert.
 double activation_bytes(const StepSetting& setting, const Sizes& s, double tokens) {
-  const double copies =
-      static_cast<double>(std::max<size_t>(1, setting.model->experts_per_token));
+  const double copies = static_cast<double>(std::max<size_t>(1, setting.model->experts_per_token));
   const double attention = (2 * s.heads + 2 * s.kv_heads) * s.head_dim;
   return tokens * 2 * (2 * s.hidden + attention + copies * 3 * s.ffn);
 }
@@ -104,8 +103,7 @@ GpuMemory gpu_memory(const StepSetting& setting, const StageShape& shape, size_t
   memory.weights = as_bytes(weight_bytes(setting, shape, s));
   memory.activations = as_bytes(activation_bytes(setting, s, tokens));
   memory.graphs = as_bytes(static_cast<double>(shape.n_layers) * kGraphBytesALayer);
-  memory.buffers =
-      as_bytes(buffer_bytes(setting, shape, s, tokens, static_cast<double>(batch)));
+  memory.buffers = as_bytes(buffer_bytes(setting, shape, s, tokens, static_cast<double>(batch)));
   memory.reserve = as_bytes(reserve_gib * 1024 * kMib);
   return memory;
 }

@@ -29,8 +29,9 @@ Position find(const std::vector<size_t>& axis, double size) {
   at.clamped = std::clamp(size, first, last);
   at.outside = size != at.clamped;
   if (axis.size() == 1) return at;
-  const auto above = std::upper_bound(axis.begin(), axis.end(), at.clamped,
-                                      [](double s, size_t a) { return s < static_cast<double>(a); });
+  const auto above = std::upper_bound(axis.begin(), axis.end(), at.clamped, [](double s, size_t a) {
+    return s < static_cast<double>(a);
+  });
   const auto index = static_cast<size_t>(above - axis.begin());
   at.below = std::clamp<size_t>(index, 1, axis.size() - 1) - 1;
   const double low = std::log(static_cast<double>(axis[at.below]));
@@ -60,16 +61,15 @@ const ProductCurve& curve_of(const MachineProfile& machine, NumberFormat format)
 double log_efficiency(const MachineProfile& machine, const ProductCurve& curve, size_t n, size_t k,
                       size_t m) {
   const size_t index = (n * curve.inputs.size() + k) * curve.tokens.size() + m;
-  const double roof = product_roof_us(
-      machine.curve_rates, curve.format, static_cast<double>(curve.tokens[m]),
-      static_cast<double>(curve.outputs[n]), static_cast<double>(curve.inputs[k]));
+  const double roof =
+      product_roof_us(machine.curve_rates, curve.format, static_cast<double>(curve.tokens[m]),
+                      static_cast<double>(curve.outputs[n]), static_cast<double>(curve.inputs[k]));
   return std::log(curve.microseconds[index] / roof);
 }
 
 double message_us(const MessageCurve& curve, double bytes, bool& outside) {
   const Position at = find(curve.bytes, std::max(bytes, 1.0));
-  const double us =
-      std::exp(blend(at, [&](size_t i) { return std::log(curve.microseconds[i]); }));
+  const double us = std::exp(blend(at, [&](size_t i) { return std::log(curve.microseconds[i]); }));
   const bool beyond = bytes > static_cast<double>(curve.bytes.back());
   outside = beyond;  // a smaller message takes as long as the smallest
   return beyond ? us * bytes / at.clamped : us;
@@ -91,8 +91,9 @@ size_t nearest_ranks(const MachineProfile& machine, size_t ranks) {
     if (closer && (reduce.ranks >= ranks || best < ranks)) best = reduce.ranks;
   }
   if (best == 0)
-    throw input_error("{} has no all-reduce curve: tensor parallelism over {} ranks can't be priced",
-                      machine.name, ranks);
+    throw input_error(
+        "{} has no all-reduce curve: tensor parallelism over {} ranks can't be priced",
+        machine.name, ranks);
   return best;
 }
 
@@ -100,12 +101,13 @@ size_t nearest_ranks(const MachineProfile& machine, size_t ranks) {
 
 double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens, double outputs,
                        double inputs) {
-  const double activation_bytes = format == NumberFormat::fp8 || format == NumberFormat::int8 ? 1 : 2;
+  const double activation_bytes =
+      format == NumberFormat::fp8 || format == NumberFormat::int8 ? 1 : 2;
   const double flops = 2 * tokens * outputs * inputs;
   const double bytes = outputs * inputs * element_bytes(format) +
                        tokens * inputs * activation_bytes + tokens * outputs * 2;
-  const double tflops = activation_bytes == 1 && rates.fp8_tflops > 0 ? rates.fp8_tflops
-                                                                      : rates.bf16_tflops;
+  const double tflops =
+      activation_bytes == 1 && rates.fp8_tflops > 0 ? rates.fp8_tflops : rates.bf16_tflops;
   return std::max(flops / tflops * 1e-6, bytes / rates.memory_gbps * 1e-3);
 }
 
@@ -133,8 +135,7 @@ Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t t
 }
 
 Estimate decode_attention_us(const MachineProfile& machine, NumberFormat key, NumberFormat value,
-                             size_t n_sequences, double context, size_t kv_heads,
-                             size_t head_dim) {
+                             size_t n_sequences, double context, size_t kv_heads, size_t head_dim) {
   const bool narrow = element_bytes(key) + element_bytes(value) < 4;
   const DecodeAttentionCurve* curve = &machine.decode_attention.front();
   for (const DecodeAttentionCurve& other : machine.decode_attention)
@@ -143,8 +144,8 @@ Estimate decode_attention_us(const MachineProfile& machine, NumberFormat key, Nu
   const double bytes =
       tiles * context * static_cast<double>(head_dim) * (kv_bytes_each(key) + kv_bytes_each(value));
   const double gbps = curve->gbps * machine.rates.memory_gbps / machine.curve_rates.memory_gbps;
-  const bool outside = context > static_cast<double>(curve->most_context) || key != value ||
-                       (key != curve->kv);
+  const bool outside =
+      context > static_cast<double>(curve->most_context) || key != value || (key != curve->kv);
   return {bytes / gbps * 1e-3 + tiles * curve->tile_us, outside};
 }
 
@@ -152,8 +153,8 @@ Estimate prefill_attention_us(const MachineProfile& machine, double tokens, doub
                               size_t heads, size_t head_dim) {
   const PrefillAttentionCurve& curve = machine.prefill_attention.front();
   const double context = prior + tokens;
-  const double flops =
-      4 * tokens * (prior + tokens / 2) * static_cast<double>(heads) * static_cast<double>(head_dim);
+  const double flops = 4 * tokens * (prior + tokens / 2) * static_cast<double>(heads) *
+                       static_cast<double>(head_dim);
   const double tflops = curve.tflops * machine.rates.bf16_tflops / machine.curve_rates.bf16_tflops;
   const double slow = 1 + curve.half_tokens / std::max(context, 1.0);
   return {flops / tflops * 1e-6 * slow, context > static_cast<double>(curve.most_context)};

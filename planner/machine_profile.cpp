@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "planner/unknown_name.h"
 #include "planner/yaml_reader.h"
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
@@ -18,12 +19,10 @@ namespace {
 constexpr size_t kMostPoints = 4096;  // of one axis
 constexpr size_t kMostShapes = 65536;
 constexpr size_t kMostSize = size_t{1} << 40;
-constexpr std::string_view kProfileKeys[] = {"version",           "name",
-                                             "aliases",           "base",
-                                             "rates",
-                                             "products",          "decode_attention",
-                                             "prefill_attention", "all_reduce",
-                                             "send_recv_inside",  "send_recv_across"};
+constexpr std::string_view kProfileKeys[] = {
+    "version",           "name",       "aliases",          "base",
+    "other_chip",        "rates",      "products",         "decode_attention",
+    "prefill_attention", "all_reduce", "send_recv_inside", "send_recv_across"};
 constexpr std::string_view kRateKeys[] = {"memory_gib", "memory_gbps", "bf16_tflops", "fp8_tflops",
                                           "nvlink_gbps"};
 
@@ -73,7 +72,7 @@ GpuRates read_rates(const YamlValue& map) {
 
 // One row for each pair of outputs and inputs, outputs first: the times at each of `tokens`.
 ProductCurve read_products(const YamlValue& map) {
-  constexpr std::string_view keys[] = {"format", "source", "tokens",
+  constexpr std::string_view keys[] = {"format",  "source", "tokens",
                                        "outputs", "inputs", "microseconds"};
   map.keys(keys);
   ProductCurve curve;
@@ -103,8 +102,8 @@ DecodeAttentionCurve read_decode_attention(const YamlValue& map) {
 PrefillAttentionCurve read_prefill_attention(const YamlValue& map) {
   constexpr std::string_view keys[] = {"source", "tflops", "half_tokens", "most_context"};
   map.keys(keys);
-  return {map.at("source").text(), positive(map.at("tflops")),
-          at_least_zero(map.at("half_tokens")), map.at("most_context").count(1, kMostSize)};
+  return {map.at("source").text(), positive(map.at("tflops")), at_least_zero(map.at("half_tokens")),
+          map.at("most_context").count(1, kMostSize)};
 }
 
 MessageCurve read_messages(const YamlValue& map) {
@@ -195,11 +194,13 @@ MachineProfile parse_profile(std::string_view text, const std::string& where,
     if (profile.base.find('/') != std::string::npos)
       throw map.at("base").error("is a name in the same folder, not a path");
     const std::string path = folder + "/" + profile.base + ".yaml";
-    const MachineProfile base =
-        parse_profile(read_text(path, kMostYamlBytes), path, folder, false);
+    const MachineProfile base = parse_profile(read_text(path, kMostYamlBytes), path, folder, false);
     profile.curve_rates = base.rates;
     take_from_base(profile, base);
   }
+  if (map.has("other_chip")) profile.other_chip = map.at("other_chip").flag();
+  if (profile.other_chip && profile.base.empty())
+    throw map.at("other_chip").error("only a base can be of another chip");
   check_complete(profile, map);
   return profile;
 }
@@ -252,8 +253,8 @@ MachineProfile find_machine_profile(const std::string& folder, const std::string
       return profile;
   }
   const std::vector<std::string_view> known(names.begin(), names.end());
-  throw input_error("no profile of GPU \"{}\"{}; {} has {}", gpu, did_you_mean(gpu, known), folder,
-                    fmt::join(names, ", "));
+  throw UnknownName(fmt::format("no profile of GPU \"{}\"{}; {} has {}", gpu,
+                                did_you_mean(gpu, known), folder, fmt::join(names, ", ")));
 }
 
 std::string to_yaml(const MachineProfile& profile) {
@@ -271,21 +272,22 @@ std::string to_yaml(const MachineProfile& profile) {
   for (const ProductCurve& curve : profile.products) text += products_text(curve);
   text += "decode_attention:\n";
   for (const DecodeAttentionCurve& curve : profile.decode_attention)
-    text += fmt::format("  - kv: {}\n    source: {}\n    gbps: {}\n    tile_us: {}\n"
-                        "    most_context: {}\n",
-                        format_name(curve.kv), yaml_text(curve.source), curve.gbps, curve.tile_us,
-                        curve.most_context);
+    text += fmt::format(
+        "  - kv: {}\n    source: {}\n    gbps: {}\n    tile_us: {}\n"
+        "    most_context: {}\n",
+        format_name(curve.kv), yaml_text(curve.source), curve.gbps, curve.tile_us,
+        curve.most_context);
   text += "prefill_attention:\n";
   for (const PrefillAttentionCurve& curve : profile.prefill_attention)
-    text += fmt::format("  - source: {}\n    tflops: {}\n    half_tokens: {}\n"
-                        "    most_context: {}\n",
-                        yaml_text(curve.source), curve.tflops, curve.half_tokens,
-                        curve.most_context);
+    text += fmt::format(
+        "  - source: {}\n    tflops: {}\n    half_tokens: {}\n"
+        "    most_context: {}\n",
+        yaml_text(curve.source), curve.tflops, curve.half_tokens, curve.most_context);
   if (!profile.all_reduce.empty()) text += "all_reduce:\n";
   for (const AllReduceCurve& reduce : profile.all_reduce)
-    text += fmt::format("  - implementation: {}\n    ranks: {}\n    {}",
-                        yaml_text(reduce.implementation), reduce.ranks,
-                        messages_text(reduce.curve));
+    text +=
+        fmt::format("  - implementation: {}\n    ranks: {}\n    {}",
+                    yaml_text(reduce.implementation), reduce.ranks, messages_text(reduce.curve));
   const auto send_recv = [&](const char* key, const std::vector<MessageCurve>& curves) {
     text += fmt::format("{}:\n", key);
     for (const MessageCurve& curve : curves) text += "  - " + messages_text(curve);

@@ -76,11 +76,12 @@ struct AllReduceCurve {
 };
 
 struct MachineProfile {
-  std::string name;  // as cluster files say it: "h100-sxm"
+  std::string name;                  // as cluster files say it: "h100-sxm"
   std::vector<std::string> aliases;  // as others call it: "h100"
   GpuRates rates;
-  GpuRates curve_rates;  // of the GPU that products and attention were measured on
-  std::string base;      // whose curves are used beside its own; "" = none
+  GpuRates curve_rates;     // of the GPU that products and attention were measured on
+  std::string base;         // whose curves are used beside its own; "" = none
+  bool other_chip = false;  // the base is of another architecture: every time is extrapolated
   std::vector<ProductCurve> products;
   std::vector<DecodeAttentionCurve> decode_attention;
   std::vector<PrefillAttentionCurve> prefill_attention;  // one

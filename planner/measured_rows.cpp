@@ -64,8 +64,7 @@ void read_cell(const std::string& text, double& to) {
 }
 
 void read_cell(const std::string& text, NumberFormat& to) {
-  const auto found =
-      std::find(std::begin(kNumberFormatNames), std::end(kNumberFormatNames), text);
+  const auto found = std::find(std::begin(kNumberFormatNames), std::end(kNumberFormatNames), text);
   if (found == std::end(kNumberFormatNames))
     throw input_error("\"{}\" is none of {}", text, fmt::join(kNumberFormatNames, ", "));
   to = static_cast<NumberFormat>(found - std::begin(kNumberFormatNames));

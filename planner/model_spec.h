@@ -31,7 +31,7 @@ struct RopeSpec {
 struct ModelSpec {
   std::string name;
   std::vector<std::string> aliases;  // names that others give it: "meta-llama/Llama-3.1-8B"
-  std::string architecture;  // as config.json says it: "LlamaForCausalLM"
+  std::string architecture;          // as config.json says it: "LlamaForCausalLM"
   size_t n_layers = 0;
   size_t hidden = 0;
   size_t n_heads = 0;

@@ -120,8 +120,8 @@ LeastWork least_work(const CostSetting& s, const MeasuredRow& row) {
   LeastWork work;
   work.products_ms = requests * 2 * prompt * layers * layer_active_weights(model) / gpus /
                      best.product_tflops * 1e-9;
-  work.attention_ms = requests * 2 * prompt * prompt * width * layers / gpus /
-                      best.prefill_attention_tflops * 1e-9;
+  work.attention_ms =
+      requests * 2 * prompt * prompt * width * layers / gpus / best.prefill_attention_tflops * 1e-9;
   if (row.tp > 1) {
     const double bytes = 2 * layers * prompt * static_cast<double>(model.hidden) * 2;
     work.links_ms = requests * bytes / static_cast<double>(row.pp * row.attention_dp) /
@@ -194,8 +194,8 @@ void predict(const CostModel& costs, const MeasuredRow& row, RowPrediction& pred
 
 bool in_fit_half(const MeasuredRow& row) {
   const std::string shape =
-      fmt::format("{}|{}|{}|{}|{}", row.model, row.gpu, format_name(row.weights),
-                  row.prompt_tokens, row.output_tokens);
+      fmt::format("{}|{}|{}|{}|{}", row.model, row.gpu, format_name(row.weights), row.prompt_tokens,
+                  row.output_tokens);
   const std::string hash = sha256_hex(shape);
   return std::string_view("02468ace").find(hash[1]) != std::string_view::npos;
 }
@@ -203,7 +203,14 @@ bool in_fit_half(const MeasuredRow& row) {
 RowPrediction predict_row(Catalog& catalog, const MeasuredRow& row) {
   RowPrediction prediction;
   prediction.fit_half = in_fit_half(row);
-  CostSetting setting = cost_setting(catalog, row);
+  catalog.machine(row.gpu);  // an unknown GPU is an error; models and engines may be missing
+  CostSetting setting;
+  try {
+    setting = cost_setting(catalog, row);
+  } catch (const UnknownName& unknown) {
+    prediction.left_out = unknown.what();
+    return prediction;
+  }
   prediction.is_moe = setting.model.n_experts != 0;
   prediction.left_out = layout_problem(setting.model, row);
   if (prediction.left_out.empty()) prediction.left_out = impossible(setting, row);

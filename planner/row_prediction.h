@@ -25,7 +25,7 @@ struct RowPrediction {
   StepParts prefill;
 };
 
-// Throws Error for a model, GPU or engine that the catalog lacks.
+// Throws Error for a GPU that the catalog lacks; rows of unknown models and engines are left out.
 RowPrediction predict_row(Catalog& catalog, const MeasuredRow& row);
 
 // A shape is a model on a GPU with weights and token counts; half of all shapes by their SHA-256.

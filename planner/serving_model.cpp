@@ -27,8 +27,7 @@ Served ContinuousBatching::served(const PipelineTimes& times, const Schedule& sc
                                   double concurrency) const {
   const double n = static_cast<double>(std::max<size_t>(1, request_.output_tokens));
   const size_t chunks = prompt_chunks(request_.prompt_tokens, schedule.prefill_chunk);
-  const double places =
-      static_cast<double>(std::min(schedule.batch, habits_.batch_limit));
+  const double places = static_cast<double>(std::min(schedule.batch, habits_.batch_limit));
   const double batch = std::max(0.0, std::min(concurrency, places));
   const double with_kv = static_cast<double>(times.kv_blocks / mean_kv_blocks(request_));
 

@@ -53,7 +53,8 @@ double layer_experts_us(const StepSetting& s, const RankSizes& rank, double toke
   const ModelSpec& model = *s.model;
   const EngineConstants& engine = s.engine->constants;
   if (model.n_experts == 0) return 0;
-  const double experts = static_cast<double>(model.n_experts) / static_cast<double>(rank.expert_ranks);
+  const double experts =
+      static_cast<double>(model.n_experts) / static_cast<double>(rank.expert_ranks);
   const double touched = experts_touched(model, tokens) / static_cast<double>(rank.expert_ranks);
   const double weights =
       3 * static_cast<double>(model.hidden) * static_cast<double>(rank.expert_ffn);
@@ -104,6 +105,7 @@ StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batc
   const double layers = layers_of(shape);
   const size_t own = divide_up(batch, s.attention_dp);  // sequences of this rank's attention
   StepParts parts;
+  parts.extrapolated = s.machine->other_chip;
   const auto ms = [&](const Estimate& estimate) {
     parts.extrapolated = parts.extrapolated || estimate.extrapolated;
     return estimate.us * 1e-3;
@@ -125,22 +127,22 @@ StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batc
   return parts;
 }
 
-StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tokens,
-                       double prior) {
+StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tokens, double prior) {
   WEFT_EXPECT(s.model && s.machine && s.engine && shape.tp > 0 && tokens > 0);
   const RankSizes rank(s, shape);
   const EngineConstants& engine = s.engine->constants;
   const double layers = layers_of(shape);
   const double count = static_cast<double>(tokens);
   StepParts parts;
+  parts.extrapolated = s.machine->other_chip;
   const auto ms = [&](const Estimate& estimate) {
     parts.extrapolated = parts.extrapolated || estimate.extrapolated;
     return estimate.us * 1e-3;
   };
   parts.products_ms = layers * ms(layer_products(s, rank, tokens)) * engine.prefill_products;
   parts.experts_ms = layers * layer_experts_us(s, rank, count) * 1e-3;
-  parts.attention_ms = layers * ms(prefill_attention_us(*s.machine, count, prior, rank.heads,
-                                                        s.model->head_dim));
+  parts.attention_ms =
+      layers * ms(prefill_attention_us(*s.machine, count, prior, rank.heads, s.model->head_dim));
   parts.collectives_ms = layers * ms(layer_collectives(s, shape, count));
   const double passes_us = count * static_cast<double>(s.model->hidden) * kActivationBytes *
                            kElementwisePasses / s.machine->rates.memory_gbps * 1e-3;

@@ -49,7 +49,8 @@ StepParts prefill_step(const StepSetting& setting, const StageShape& shape, size
 // Experts that get at least one of `tokens` tokens, of a router that favours none.
 double experts_touched(const ModelSpec& model, double tokens);
 
-// Weights of one layer that a token multiplies with (all experts it is sent to), and of all experts.
+// Weights of one layer that a token multiplies with (all experts it is sent to), and of all
+// experts.
 double layer_active_weights(const ModelSpec& model);
 
 }  // namespace weft::planner

@@ -21,8 +21,8 @@ double ThroughputLaw::tokens_per_s(const ThroughputPoint& at) const {
 ThroughputLaw fit_throughput_law(std::span<const ThroughputPoint> points) {
   double n = 0, sum_x = 0, sum_y = 0, sum_xx = 0, sum_xy = 0;
   for (const ThroughputPoint& point : points) {
-    const double least = std::min({point.sequence_tokens, point.batch_limit, point.kv_tokens,
-                                   point.tokens_per_s});
+    const double least =
+        std::min({point.sequence_tokens, point.batch_limit, point.kv_tokens, point.tokens_per_s});
     if (!(least > 0)) throw input_error("throughput law: {} is not above 0", least);
     const double x = std::log(point.sequence_tokens);
     const double y = std::log(point.tokens_per_s / sequences(point));

@@ -1,7 +1,7 @@
-// A law that sums up a plan's throughput in two numbers, T = α · (1 / L)^β · min(B, C / L): T tokens
-// a second, L tokens of a sequence, B the most sequences at once, C tokens of KV that fit. min(B,
-// C / L) sequences run at once, each at a rate that falls as a power of its length. Fitted to the
-// planner's own sweep for the report; no decision rests on it.
+// A law that sums up a plan's throughput in two numbers, T = α · (1 / L)^β · min(B, C / L): T
+// tokens a second, L tokens of a sequence, B the most sequences at once, C tokens of KV that fit.
+// min(B, C / L) sequences run at once, each at a rate that falls as a power of its length. Fitted
+// to the planner's own sweep for the report; no decision rests on it.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ struct ThroughputPoint {
 struct ThroughputLaw {
   double alpha = 0;
   double beta = 0;
-  double mean_error = 0;   // mean and largest of |law / T - 1| over the points
+  double mean_error = 0;  // mean and largest of |law / T - 1| over the points
   double worst_error = 0;
 
   double tokens_per_s(const ThroughputPoint& at) const;

@@ -40,8 +40,8 @@ std::vector<ErrorGroup> groups_of(const std::vector<CheckedRow>& rows) {
   std::vector<ErrorGroup> groups;
   for (const auto& [key, group] : members) {
     const auto& [model, gpu, engine, version, weights] = key;
-    groups.push_back({model, gpu, engine, version, weights, group.front()->prediction.is_moe,
-                      summarize(group)});
+    groups.push_back(
+        {model, gpu, engine, version, weights, group.front()->prediction.is_moe, summarize(group)});
   }
   return groups;
 }
@@ -122,8 +122,8 @@ ErrorSummary summarize(const std::vector<const CheckedRow*>& rows) {
 }
 
 Picks pick_layouts(const std::vector<CheckedRow>& rows) {
-  using Key = std::tuple<std::string, std::string, std::string, std::string, NumberFormat, size_t,
-                         size_t>;
+  using Key =
+      std::tuple<std::string, std::string, std::string, std::string, NumberFormat, size_t, size_t>;
   std::map<Key, std::vector<const CheckedRow*>> workloads;
   for (const CheckedRow& checked : rows) {
     const MeasuredRow& row = checked.row;
@@ -135,9 +135,8 @@ Picks pick_layouts(const std::vector<CheckedRow>& rows) {
   Picks picks;
   for (const auto& [key, workload] : workloads) {
     const size_t first = workload.front()->row.tp;
-    const bool several = std::any_of(workload.begin(), workload.end(), [&](const CheckedRow* row) {
-      return row->row.tp != first;
-    });
+    const bool several = std::any_of(workload.begin(), workload.end(),
+                                     [&](const CheckedRow* row) { return row->row.tp != first; });
     if (!several) continue;
     for (const double limit_ms : kPickTpotMs) count_pick(workload, limit_ms, picks);
   }

@@ -21,7 +21,8 @@ struct ErrorSummary {
   size_t left_out = 0;
   size_t saturated = 0;  // of the predicted, as predicted
   size_t extrapolated = 0;
-  size_t scored_ttft_rows = 0;  // unsaturated rows of engines that were measured with steady arrivals
+  size_t scored_ttft_rows =
+      0;  // unsaturated rows of engines that were measured with steady arrivals
   double tpot_median_error = 0;
   double ttft_median_error = 0;      // over the scored rows
   double all_ttft_median_error = 0;  // over all predicted rows

@@ -44,9 +44,12 @@ json key_json(const MeasuredRow& row) {
 }
 
 json parts_json(const StepParts& parts) {
-  return {{"products", parts.products_ms},       {"experts", parts.experts_ms},
-          {"attention", parts.attention_ms},     {"collectives", parts.collectives_ms},
-          {"other", parts.other_ms},             {"head", parts.head_ms},
+  return {{"products", parts.products_ms},
+          {"experts", parts.experts_ms},
+          {"attention", parts.attention_ms},
+          {"collectives", parts.collectives_ms},
+          {"other", parts.other_ms},
+          {"head", parts.head_ms},
           {"host", parts.host_ms}};
 }
 
@@ -98,9 +101,9 @@ std::string validation_table(const Validation& validation) {
                                  "left out", "saturated", "TPOT %", "TTFT of", "TTFT %");
   for (const ErrorGroup& group : validation.groups) {
     const std::string version = group.engine_version.empty() ? "?" : group.engine_version;
-    text += summary_line(fmt::format("{} {} {} {} {}", group.model, group.gpu, group.engine,
-                                     version, group.weights),
-                         group.errors);
+    text += summary_line(
+        fmt::format("{} {} {} {} {}", group.model, group.gpu, group.engine, version, group.weights),
+        group.errors);
   }
   text += "\n" + summary_line("dense", validation.dense);
   text += summary_line("mixtures of experts", validation.moe);
@@ -128,26 +131,25 @@ std::string validation_json(const Validation& validation) {
     if (!reason.empty()) left_out.push_back({{"line", checked.row.line}, {"reason", reason}});
   }
   const Picks& picks = validation.picks;
-  const json object = {
-      {"summary",
-       {{"all", errors_json(validation.all)},
-        {"dense", errors_json(validation.dense)},
-        {"moe", errors_json(validation.moe)},
-        {"fit_half", errors_json(validation.fit_half)},
-        {"held_out", errors_json(validation.held_out)},
-        {"rows", validation.all.rows},
-        {"scored_ttft_rows", validation.all.scored_ttft_rows},
-        {"tpot_median_error", number(validation.all.tpot_median_error)},
-        {"ttft_median_error", number(validation.all.ttft_median_error)}}},
-      {"groups", std::move(groups)},
-      {"picks",
-       {{"cases", picks.cases},
-        {"best_or_within_5_percent", picks.best_or_within_5_percent},
-        {"largest_tp", picks.largest_tp},
-        {"smallest_tp", picks.smallest_tp}}},
-      {"left_out", std::move(left_out)},
-      {"profiles", validation.profiles},
-      {"rows", std::move(rows)}};
+  const json object = {{"summary",
+                        {{"all", errors_json(validation.all)},
+                         {"dense", errors_json(validation.dense)},
+                         {"moe", errors_json(validation.moe)},
+                         {"fit_half", errors_json(validation.fit_half)},
+                         {"held_out", errors_json(validation.held_out)},
+                         {"rows", validation.all.rows},
+                         {"scored_ttft_rows", validation.all.scored_ttft_rows},
+                         {"tpot_median_error", number(validation.all.tpot_median_error)},
+                         {"ttft_median_error", number(validation.all.ttft_median_error)}}},
+                       {"groups", std::move(groups)},
+                       {"picks",
+                        {{"cases", picks.cases},
+                         {"best_or_within_5_percent", picks.best_or_within_5_percent},
+                         {"largest_tp", picks.largest_tp},
+                         {"smallest_tp", picks.smallest_tp}}},
+                       {"left_out", std::move(left_out)},
+                       {"profiles", validation.profiles},
+                       {"rows", std::move(rows)}};
   return object.dump(1) + "\n";
 }
 
