@@ -98,7 +98,7 @@ std::vector<planner::StageLayout> layout_of(const PlanOptions& options,
     return planner::balanced_layout(spec, options.tp.value_or(1), options.pp.value_or(1));
   if (world_size == 0)
     throw input_error(
-        "the layout is missing: the automatic search is not there yet, so give --layout "
+        "the layout is missing: give --cluster to search for the best one on it, or --layout "
         "LAYERSxTP,… (as in 4x2,2x2) or --tp T --pp P");
   return {{spec.n_layers, world_size}};
 }

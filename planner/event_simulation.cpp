@@ -16,14 +16,18 @@ class Chain {
   explicit Chain(const std::vector<StageAndEdge>& stages)
       : stages_(stages), free_at_(stages.size(), 0) {}
 
-  // When a step that enters at `now` has left the last stage.
-  double pass(double now, bool decodes, bool prefills) {
+  // When a step that enters at `now` has left the last stage. Where `steps` is given, what each
+  // stage does is added to it.
+  double pass(double now, bool decodes, bool prefills, size_t batch = 0,
+              std::vector<StageStep>* steps = nullptr) {
     for (size_t s = 0; s < stages_.size(); ++s) {
       const StageAndEdge& part = stages_[s];
       double work = 0, edge = 0;
       if (decodes) work += part.stage.decode_ms, edge += part.edge.decode_ms;
       if (prefills) work += part.stage.prefill_ms, edge += part.edge.prefill_ms;
-      free_at_[s] = std::max(now, free_at_[s]) + work;
+      const double begin = std::max(now, free_at_[s]);
+      free_at_[s] = begin + work;
+      if (steps) steps->push_back({s, batch, decodes, prefills, begin, free_at_[s]});
       now = free_at_[s] + edge;
     }
     return now;
@@ -48,8 +52,17 @@ class Simulation {
     for (size_t i = 0; i < load.sequences; ++i) arrive(0);
   }
 
+  std::vector<StageStep> record(size_t n_passes) {
+    start();
+    std::vector<StageStep> steps;
+    steps_ = &steps;
+    while (steps.size() < n_passes * load_.stages.size()) step();
+    steps_ = nullptr;
+    return steps;
+  }
+
   SimulatedResult run() {
-    for (size_t b = 0; b < load_.batches_in_flight; ++b) ready_.push({0, b});
+    start();
     const size_t wanted = load_.sequences * load_.rounds;
     while (finished_ < wanted) step();
     SimulatedResult result;
@@ -63,6 +76,10 @@ class Simulation {
 
  private:
   using Event = std::pair<double, size_t>;  // time, batch
+
+  void start() {
+    for (size_t b = 0; b < load_.batches_in_flight; ++b) ready_.push({0, b});
+  }
 
   void arrive(double now) {
     requests_.push_back({now, 0, load_.prompt_chunks, load_.output_tokens});
@@ -79,7 +96,7 @@ class Simulation {
       ready_.push({ready_.top().first + 1e-9, batch});
       return;
     }
-    const double end = chain_.pass(now, !members.empty(), prefills);
+    const double end = chain_.pass(now, !members.empty(), prefills, batch, steps_);
     const size_t before = members.size();
     if (prefills) take_chunk(batch, end);
     finish_tokens(members, before, end);
@@ -131,6 +148,7 @@ class Simulation {
   std::deque<Request> requests_;
   std::deque<size_t> waiting_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> ready_;
+  std::vector<StageStep>* steps_ = nullptr;  // of record()
   size_t finished_ = 0;
   double ttft_sum_ = 0, tpot_sum_ = 0, first_round_end_ = 0, last_end_ = 0;
 };
@@ -141,6 +159,12 @@ SimulatedResult simulate(const SimulatedLoad& load) {
   WEFT_EXPECT(!load.stages.empty() && load.batches_in_flight > 0 && load.sequences > 0);
   WEFT_EXPECT(load.prompt_chunks > 0 && load.output_tokens > 0 && load.rounds > 1);
   return Simulation(load).run();
+}
+
+std::vector<StageStep> simulated_steps(const SimulatedLoad& load, size_t n_passes) {
+  WEFT_EXPECT(!load.stages.empty() && load.batches_in_flight > 0 && load.sequences > 0);
+  WEFT_EXPECT(load.prompt_chunks > 0 && load.output_tokens > 0);
+  return Simulation(load).record(n_passes);
 }
 
 double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages, size_t batches_in_flight,

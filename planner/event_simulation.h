@@ -1,5 +1,5 @@
 // Continuous batching over a pipeline, step by step: checks the closed forms of pipeline_model.h
-// and serving_model.h, and is used for nothing else.
+// and serving_model.h, and draws a schedule; no decision rests on it.
 //
 // M batches go round. When one has left the last stage, its next step enters the first: a token for
 // each of its sequences, and the next chunk of the oldest waiting prompt. A stage does one step at
@@ -30,6 +30,18 @@ struct SimulatedResult {
 };
 
 SimulatedResult simulate(const SimulatedLoad& load);
+
+// One step at one stage.
+struct StageStep {
+  size_t stage = 0;
+  size_t batch = 0;  // in flight
+  bool decodes = false;
+  bool prefills = false;
+  double begin_ms = 0;
+  double end_ms = 0;
+};
+// The load's first `n_passes` passes through all stages, in the order in which they enter.
+std::vector<StageStep> simulated_steps(const SimulatedLoad& load, size_t n_passes);
 
 // Milliseconds between two tokens when all sequences only decode, after `steps` rounds of warm-up.
 double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages, size_t batches_in_flight,
