@@ -12,9 +12,7 @@ void BestFirst::run(Best& best) {
             [](const Item& a, const Item& b) { return a.bound < b.bound; });
   for (const Item& item : items_) {
     if (!may_beat(item.bound, best.score)) break;
-    if (options_.max_work > 0 && chains_.n_expanded() >= options_.max_work)
-      return give_up(item.bound, best);
-    expand(item, best);
+    if (!expand(item, best)) return give_up(item.bound, best);
   }
 }
 
@@ -145,19 +143,21 @@ const GroupBounds& BestFirst::decode_bounds(size_t batch, size_t in_flight) {
       .first->second;
 }
 
-// More replicas are never worse but by their GPUs, so the most come first.
-void BestFirst::expand(const Item& item, Best& best) {
+// More replicas are never worse but by their GPUs, so the most come first. False where the work's
+// bound came first.
+bool BestFirst::expand(const Item& item, Best& best) {
   Item one = item;
   for (size_t n = item.replicas.most; n >= item.replicas.least; --n) {
     if (item.chain.schedule.batch > space_.most_batch(n)) continue;
     one.replicas.least = one.replicas.most = n;
     if (!may_beat(bound(one), best.score)) {
       if (scorer_.goal() == Goal::gpus) continue;
-      return;
+      return true;
     }
     one.chain.n_replicas = n;
-    chains_.run(one.chain, best);
+    if (!chains_.run(one.chain, best)) return false;
   }
+  return true;
 }
 
 void BestFirst::give_up(const Score& bound, const Best& best) {

@@ -23,7 +23,7 @@ class BestFirst {
         tables_(tables),
         scorer_(scorer),
         options_(options),
-        chains_(space, tables, scorer) {}
+        chains_(space, tables, scorer, options.max_work) {}
 
   // Puts the optimum into `best` unless it is there already; it may be empty (its score kNever).
   void run(Best& best);
@@ -57,7 +57,7 @@ class BestFirst {
   Score bound_with(const Item& item, const ChainItem& chain, size_t replica_gpus);
   const GroupBounds& prefill_bounds(size_t batch, size_t chunk);
   const GroupBounds& decode_bounds(size_t batch, size_t in_flight);
-  void expand(const Item& item, Best& best);
+  bool expand(const Item& item, Best& best);
   void give_up(const Score& bound, const Best& best);
 
   const Space& space_;

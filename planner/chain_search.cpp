@@ -9,21 +9,22 @@ namespace weft::planner {
 
 // Where GPUs are the score, the budget grows one by one: small budgets have tight bounds, and the
 // first that holds a layout holds the best.
-void ChainSearch::run(const ChainItem& item, Best& best, std::optional<size_t> only_width) {
+bool ChainSearch::run(const ChainItem& item, Best& best, std::optional<size_t> only_width) {
   prepare(item, best, only_width);
   const size_t fewest = (item.n_prefill + item.n_stages) * space_.widths.front();
   const size_t most = most_gpus_;
-  if (most < fewest) return;
+  if (most < fewest) return true;
   make_bounds(item);
   const double before = best.score.value;
   for (size_t gpus = scorer_.goal() == Goal::gpus ? fewest : most; gpus <= most; ++gpus) {
     set_budget(gpus, scorer_.goal() == Goal::gpus ? gpus : fewest);
-    if (find_limits(best)) run_budget(best);
+    if (find_limits(best) && !run_budget(best)) return false;
     if (scorer_.goal() == Goal::gpus && best.score.value < before) break;
   }
+  return true;
 }
 
-void ChainSearch::run_budget(Best& best) {
+bool ChainSearch::run_budget(Best& best) {
   Label root;
   root.layers_left = static_cast<uint16_t>(space_.n_layers);
   std::vector<uint32_t> nodes;
@@ -35,6 +36,7 @@ void ChainSearch::run_budget(Best& best) {
     next_.clear();
     const auto n_labels = static_cast<uint32_t>(frontiers_.back().size());
     for (uint32_t from = 0; from < n_labels; ++from) {
+      if (max_work_ > 0 && n_expanded_ >= max_work_) return false;
       ++n_expanded_;
       for (size_t kind = 0; kind < space_.kinds.size(); ++kind) {
         if (!allowed_[kind]) continue;
@@ -46,6 +48,7 @@ void ChainSearch::run_budget(Best& best) {
     frontiers_.push_back(std::move(next_));
   }
   take_best(best);
+  return true;
 }
 
 void ChainSearch::prepare(const ChainItem& item, const Best& best,

@@ -28,12 +28,13 @@ struct Best {
 
 class ChainSearch {
  public:
-  ChainSearch(const Space& space, StageTables& tables, const Scorer& scorer)
-      : space_(space), tables_(tables), scorer_(scorer) {}
+  // Expands at most `max_work` labels in its life; 0 = no bound.
+  ChainSearch(const Space& space, StageTables& tables, const Scorer& scorer, size_t max_work)
+      : space_(space), tables_(tables), scorer_(scorer), max_work_(max_work) {}
 
   // Puts a better layout of this item into `best`, if there is one. With `only_width` all stages
-  // have that index in Space::widths.
-  void run(const ChainItem& item, Best& best, std::optional<size_t> only_width = std::nullopt);
+  // have that index in Space::widths. False where the work's bound came first.
+  bool run(const ChainItem& item, Best& best, std::optional<size_t> only_width = std::nullopt);
 
   size_t n_expanded() const { return n_expanded_; }
 
@@ -66,7 +67,7 @@ class ChainSearch {
   void prepare(const ChainItem& item, const Best& best, std::optional<size_t> only_width);
   void make_bounds(const ChainItem& item);
   void set_budget(size_t gpus, size_t least);
-  void run_budget(Best& best);
+  bool run_budget(Best& best);
   bool find_limits(const Best& best);
   Step step_at(size_t position) const;
   void expand(const Step& step, uint32_t from, size_t kind, bool same_node, const Best& best);
@@ -84,6 +85,7 @@ class ChainSearch {
   const Space& space_;
   StageTables& tables_;
   const Scorer& scorer_;
+  size_t max_work_;
   size_t n_expanded_ = 0;
 
   // Of the item being run.
