@@ -90,17 +90,16 @@ class Simulation {
     const auto [now, batch] = ready_.top();
     ready_.pop();
     std::vector<size_t>& members = members_[batch];
-    const bool prefills = !waiting_.empty();
-    if (members.empty() && !prefills) {  // nothing to do: look again when another batch comes back
-      WEFT_EXPECT(!ready_.empty());
-      ready_.push({ready_.top().first + 1e-9, batch});
-      return;
-    }
+    const bool prefills = !waiting_.empty() && requests_[waiting_.front()].arrived <= now;
+    if (members.empty() && !prefills) return idle_.push_back(batch);
     const double end = chain_.pass(now, !members.empty(), prefills, batch, steps_);
     const size_t before = members.size();
     if (prefills) take_chunk(batch, end);
     finish_tokens(members, before, end);
     ready_.push({end, batch});
+    // What ended now is followed by prompts that arrive now: batches without work look again.
+    for (const size_t other : idle_) ready_.push({end, other});
+    idle_.clear();
   }
 
   // The oldest prompt's next chunk; after its last the first token is there.
@@ -147,6 +146,7 @@ class Simulation {
   std::vector<std::vector<size_t>> members_;  // requests that decode, by batch
   std::deque<Request> requests_;
   std::deque<size_t> waiting_;
+  std::vector<size_t> idle_;  // batches without work
   std::priority_queue<Event, std::vector<Event>, std::greater<>> ready_;
   std::vector<StageStep>* steps_ = nullptr;  // of record()
   size_t finished_ = 0;

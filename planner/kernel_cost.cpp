@@ -14,6 +14,8 @@ namespace {
 // A kernel that does nothing: part of every measured time, and the same on any GPU.
 constexpr double kKernelFloorUs = 3.0;
 
+constexpr double kMoreOutputs = 4;
+
 // Where a size lies on an axis: between point `below` and the next, `share` of the way in log.
 struct Position {
   size_t below = 0;
@@ -130,7 +132,9 @@ Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t t
   const double us = std::exp(efficiency) * roof_there;
   const double floor = std::min(us, kKernelFloorUs);
   const double roof_here = product_roof_us(machine.rates, format, size[0], size[1], size[2]);
-  const bool outside = m.outside || n.outside || k.outside || format != curve.format;
+  // More outputs than measured are more of the same tiles, as in a head.
+  const bool wide = size[1] > n.clamped && size[1] <= kMoreOutputs * n.clamped;
+  const bool outside = m.outside || (n.outside && !wide) || k.outside || format != curve.format;
   return {floor + (us - floor) * roof_here / roof_there, outside};
 }
 

@@ -41,12 +41,13 @@ Served ContinuousBatching::served(const PipelineTimes& times, const Schedule& sc
   const double prompt_ms = static_cast<double>(chunks) * times.prefill_max_ms;
   const double period_ms = decode_period_ms(times, schedule.batches_in_flight);
   const double burst = habits_.burst_share / 2;
+  const double others_ms = prompt_ms * std::max(0.0, batch - 1);
   double ttft = prefill_latency_ms(times, chunks) + prompt_ms * waits(habits_.wait_steps, batch) +
-                prompt_ms * burst * std::max(0.0, batch - 1);
+                others_ms * burst;
   // Groups of their own never hold up a decode step.
   if (!times.separate_groups) ttft += period_ms * habits_.first_token_steps;
-  const double held_up = times.separate_groups ? 0 : prompt_ms * batch * (1 - burst) / n;
-  served.tpot_ms = period_ms + held_up;
+  const bool held_up = !times.separate_groups && n > 1;
+  served.tpot_ms = period_ms + (held_up ? others_ms * (1 - burst) / (n - 1) : 0);
   double per_ms = served.concurrency / (ttft + (n - 1) * served.tpot_ms);
   if (prompt_ms > 0) per_ms = std::min(per_ms, 1 / prompt_ms);
   served.tokens_per_s = per_ms * n * 1000;

@@ -1,11 +1,11 @@
 // What users of one replica measure under continuous batching, in closed form.
 //
 // A closed loop: a request that ends is followed by the next. While one request lives, each of the
-// B served at once prefills its prompt once, and a prefill step holds up all others. So, with W =
-// n_chunks · max t the time that the slowest stage gives one prompt, D the decode period, n output
-// tokens:
+// B - 1 others that are served at once prefills its prompt once, and a prefill step holds up all
+// others. So, with W = n_chunks · max t the time that the slowest stage gives one prompt, D the
+// decode period, n output tokens:
 //   TTFT = prefill latency + W · waits + D · first_token_steps + W · (B - 1) · burst / 2
-//   TPOT = D + W · B · (1 - burst / 2) / n
+//   TPOT = D + W · (B - 1) · (1 - burst / 2) / (n - 1)
 // `burst` is the share of requests that arrive with all others at once and queue behind each other.
 // What they wait before their first token they are not held up after it. `waits`: requests of equal
 // length end one after another and meet their predecessors' prefill: wait_steps of them, fewer for

@@ -64,11 +64,11 @@ TEST(CostModel, EdgesCostMoreBetweenNodesAndBetweenWidths) {
   const Schedule at = schedule(32, 2, 512);
   const StageTimes inside = costs.edge({1, 1, 0, 0, false}, at);
   const StageTimes across = costs.edge({1, 1, 0, 0, true}, at);
-  const StageTimes gathered = costs.edge({8, 8, 0, 0, false}, at);
+  const StageTimes sliced = costs.edge({8, 8, 0, 0, true}, at);
   EXPECT_GT(inside.decode_ms, 0);
   EXPECT_GT(inside.prefill_ms, inside.decode_ms);
   EXPECT_GT(across.prefill_ms, inside.prefill_ms);
-  EXPECT_LT(gathered.prefill_ms, inside.prefill_ms);  // eight slices over as many links
+  EXPECT_LT(sliced.prefill_ms, across.prefill_ms);  // eight slices over as many cards
 }
 
 TEST(CostModel, MemoryOfAGpuIsTheEnginesShareOfIt) {

@@ -23,9 +23,9 @@ TEST(ServingModel, ByHand) {
   const ServedRequest request{1024, 100};
   const Served served =
       ContinuousBatching(request, plain_habits()).served(one_stage(20, 10), schedule(8), 8);
-  EXPECT_DOUBLE_EQ(served.ttft_ms, 40);                   // two chunks of 512
-  EXPECT_DOUBLE_EQ(served.tpot_ms, 10 + 40 * 8 / 100.0);  // seven others and its own
-  EXPECT_DOUBLE_EQ(served.tokens_per_s, 8 * 100 / (40 + 99 * 13.2) * 1000);
+  EXPECT_DOUBLE_EQ(served.ttft_ms, 40);                  // two chunks of 512
+  EXPECT_DOUBLE_EQ(served.tpot_ms, 10 + 40 * 7 / 99.0);  // seven others
+  EXPECT_DOUBLE_EQ(served.tokens_per_s, 8 * 100 / (40 + 99 * 10 + 40.0 * 7) * 1000);
   EXPECT_FALSE(served.saturated);
 }
 
@@ -36,7 +36,7 @@ TEST(ServingModel, BurstsWaitBeforeTheirFirstTokenInstead) {
   const Served served =
       ContinuousBatching(request, bursts).served(one_stage(20, 10), schedule(9), 9);
   EXPECT_DOUBLE_EQ(served.ttft_ms, 20 + 20 * 8 / 2.0);
-  EXPECT_DOUBLE_EQ(served.tpot_ms, 10 + 20 * 9 * 0.5 / 100);
+  EXPECT_DOUBLE_EQ(served.tpot_ms, 10 + 20 * 8 * 0.5 / 99);
 }
 
 TEST(ServingModel, FollowersWaitForWhatIsUnderWay) {

@@ -45,12 +45,12 @@ TEST(StepCost, OneSequenceIsBoundByReadingTheWeights) {
 
 TEST(StepCost, TensorParallelismDividesLessThanByItsSize) {
   Setting s("qwen3-32b");
-  double before = 1e9;
-  for (const size_t tp : {1, 2, 4, 8}) {
+  double before = decode_step(s.step, whole_model(s.spec, 1), 31, 2000).total_ms();
+  for (const size_t tp : {2, 4, 8}) {
     const StepParts parts = decode_step(s.step, whole_model(s.spec, tp), 31, 2000);
     EXPECT_LT(parts.total_ms(), before) << tp;
     EXPECT_GT(parts.total_ms(), before / 2) << tp;
-    EXPECT_EQ(parts.collectives_ms > 0, tp > 1);
+    EXPECT_GT(parts.collectives_ms, 0) << tp;
     before = parts.total_ms();
   }
 }

@@ -74,12 +74,12 @@ TEST(Validate, ASaturatedRowIsPredictedAsSaturated) {
 
 TEST(Validate, LeavesOutWhatNoHardwareCouldHaveDone) {
   EXPECT_SAYS(predicted(row_of(4, 1, 100, 2)).left_out,
-              "a token in 2.00 ms, but reading its weights takes 4.65 ms");
+              "a token in 2.00 ms, but reading its weights takes 4.66 ms");
   EXPECT_SAYS(predicted(row_of(4, 128, 100, 6)).left_out, "128 requests in 862 ms, but");
 }
 
 TEST(Validate, LeavesOutWhatCannotBeSplitOrHeld) {
-  EXPECT_SAYS(predicted(row_of(3, 1, 100, 20)).left_out, "tp 3");
+  EXPECT_SAYS(predicted(row_of(3, 1, 100, 20)).left_out, "TP 3");
   MeasuredRow row = row_of(1, 1, 1000, 200);
   row.model = "llama-3.1-70b";
   EXPECT_SAYS(predicted(row).left_out, "weights and buffers take");
