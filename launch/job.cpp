@@ -203,18 +203,11 @@ void Job::report_load() const {
 }
 
 // What each stage's first rank did with its time.
-void Job::report_stages() const {
+void Job::report_stages() {
   const auto all = parallel::gather(session_, engine_->times());
   if (!leads()) return;
-  size_t rank = 0;
-  for (const planner::Stage& stage : plan_.replicas.front().stages) {
-    const runtime::StageTimes& times = all[rank];
-    spdlog::info(
-        "layers {}-{} on {} ranks: {} batches, {:.1f} ms busy, {:.1f} ms waiting for input",
-        stage.layers.begin, stage.layers.end - 1, stage.tp, times.n_batches, times.busy_ms,
-        times.wait_ms);
-    rank += stage.tp;
-  }
+  report_ = make_report(plan_, all);
+  for (const StageReport& stage : report_.stages) spdlog::info("{}", to_text(stage));
 }
 
 void Job::answer() {
@@ -262,14 +255,13 @@ void Job::show_piece(const std::string& piece) const {
 }
 
 void Job::print() const {
-  const std::string layout = planner::layout_text(plan_);
   size_t n_tokens = 0;
   for (size_t i = 0; i < completions_.size(); ++i) {
     const Completion& completion = completions_[i];
     n_tokens += completion.ids.size();
     if (!options_.json && completions_.size() > 1) fmt::print("--- prompt {} ---\n", i);
     if (options_.json)
-      fmt::print("{}\n", completion_json(completion, i, layout, options_.logprobs.has_value()));
+      fmt::print("{}\n", completion_json(completion, i, report_, options_.logprobs.has_value()));
     else if (options_.stream)
       fmt::print("\n");  // the text is out
     else

@@ -38,7 +38,7 @@ class Job {
   void print() const;
   void write_logits() const;
   void report_load() const;
-  void report_stages() const;
+  void report_stages();
 
   const parallel::MpiSession& session_;
   const RunOptions& options_;
@@ -49,6 +49,7 @@ class Job {
   std::unique_ptr<runtime::Tokenizer> tokenizer_;  // rank 0
   std::vector<int32_t> eos_ids_;
   std::vector<Completion> completions_;  // rank 0
+  RunReport report_;                     // rank 0
   std::unique_ptr<runtime::Scheduler> scheduler_;
   std::unique_ptr<runtime::Engine> engine_;
 };

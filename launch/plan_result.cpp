@@ -128,24 +128,32 @@ std::vector<std::string> marks_of(const PlanCase& of, const planner::Plan& plan)
   return marks;
 }
 
-// Comments before the plan itself: what it is for, what it promises, what can't be run.
-std::string comment_of(const PlanCase& of, const PlanResult& result) {
+// Names come from files: a line break in one would end the comment.
+std::string comment(std::string text) {
+  const auto is_break = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+  std::replace_if(text.begin(), text.end(), is_break, ' ');
+  return "# " + text + "\n";
+}
+
+// Before the plan itself: what it is for, what it promises, what can't be run.
+std::string comments_of(const PlanCase& of, const PlanResult& result) {
   const planner::Workload& work = of.request.workload;
   const Candidate& best = result.search.best;
-  std::string text = fmt::format("# {} on {}, {}: {} prompt and {} output tokens", of.request.model.name,
-                                 of.request.cluster.name, of.engine, work.prompt_tokens,
-                                 work.output_tokens);
-  if (work.concurrency) text += fmt::format(", {} requests at once", *work.concurrency);
-  text += fmt::format(", for {}.\n", planner::kObjectiveNames[static_cast<size_t>(work.objective)]);
-  text += fmt::format("# {}: TTFT {:.1f} ms, TPOT {:.2f} ms, {:.0f} tokens/s on {} GPUs{}.\n",
-                      layout_text(best.layout), best.served.ttft_ms, best.served.tpot_ms,
-                      best.tokens_per_s, best.gpus,
-                      result.extrapolated ? " (extrapolated: outside the measured curves)" : "");
-  text += fmt::format("# {}.\n", result.search.verdict);
+  const std::string requests =
+      work.concurrency ? fmt::format("{} requests at once", *work.concurrency) : "as many as fit";
+  std::string text = comment(fmt::format(
+      "{} on {}, {}: {} prompt and {} output tokens, {}, for {}.", of.request.model.name,
+      of.request.cluster.name, of.engine, work.prompt_tokens, work.output_tokens, requests,
+      planner::kObjectiveNames[static_cast<size_t>(work.objective)]));
+  text += comment(fmt::format("{}: TTFT {:.1f} ms, TPOT {:.2f} ms, {:.0f} tokens/s on {} GPUs{}.",
+                              layout_text(best.layout), best.served.ttft_ms, best.served.tpot_ms,
+                              best.tokens_per_s, best.gpus,
+                              result.extrapolated ? " (extrapolated)" : ""));
+  text += comment(result.search.verdict + ".");
   if (best.layout.n_replicas > 1)
-    text += fmt::format("# One job runs one replica: start {} jobs of this plan.\n",
-                        best.layout.n_replicas);
-  for (const std::string& mark : result.not_executed) text += fmt::format("# Not executed yet: {}\n", mark);
+    text += comment(fmt::format("One job runs one replica: start {} jobs of this plan.",
+                                best.layout.n_replicas));
+  for (const std::string& mark : result.not_executed) text += comment("Not executed yet: " + mark);
   return text;
 }
 
@@ -188,7 +196,7 @@ PlanResult find_plan(const PlanCase& of, const PlanOptions& options) {
   if (of.on_cpu) predict_memory(of.request.model, result.plan);
   result.not_executed = marks_of(of, result.plan);
   result.law = fit_law(of, best);
-  result.yaml = comment_of(of, result) + to_yaml(result.plan);
+  result.yaml = comments_of(of, result) + to_yaml(result.plan);
   return result;
 }
 
