@@ -23,6 +23,7 @@ std::string layout_text(const Layout& layout) {
     const bool turns = s > 0 && layout.stages[s - 1].role != stage.role;
     text += turns ? " | " : s > 0 ? "," : "";
     text += fmt::format("{}x{}", stage.layers.size(), stage.shape.tp);
+    if (stage.shape.ep > 1) text += fmt::format(" ep{}", stage.shape.ep);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "planner/best_first.h"
 #include "planner/layout_figures.h"
@@ -28,6 +29,12 @@ Goal goal_of(Objective objective) {
 size_t work_of(const SearchRequest& request) {
   if (request.max_work > 0) return request.max_work;
   return request.cluster.nodes.size() > kMostProvedClasses ? kBoundedWork : 0;
+}
+
+// Expert shares alone make no family of their own in a ranking.
+std::string without_ep(Layout layout) {
+  for (PlacedStage& stage : layout.stages) stage.shape.ep = 1;
+  return family_text(layout);
 }
 
 // One goal, searched to the end. The best's score is kNever where nothing fits or meets the limits.
@@ -96,10 +103,10 @@ class Run {
   // The best first, then the best of the other families, their layers balanced exactly.
   void rank(ChainSearch& chains, SearchResult& result) {
     result.ranked = {result.best};
-    const std::string first = family_text(result.best.layout);
+    std::set<std::string> ranked = {without_ep(result.best.layout)};
     for (const SweptLayout& swept : sweep_.best()) {
       if (result.ranked.size() >= request_.n_ranked) break;
-      if (family_text(swept.layout) == first) continue;
+      if (!ranked.insert(without_ep(swept.layout)).second) continue;
       result.ranked.push_back(candidate(balanced(chains, swept)));
     }
     std::stable_sort(result.ranked.begin() + 1, result.ranked.end(),

@@ -102,7 +102,8 @@ struct Refusal {
 struct SearchResult {
   bool found = false;  // a layout that meets the limits
   Candidate best;      // where none does: the one that comes closest, or none that fits (no stages)
-  std::vector<Candidate> ranked;  // best first; the best of each kind (replicas, widths, roles)
+  // The best, then the best balanced layout of each other TP x PP, its layers shifted at will.
+  std::vector<Candidate> ranked;
   std::vector<Candidate> front;  // none of these is beaten in latency, tokens/s and GPUs by another
   std::vector<Refusal> refused;
   SearchGrid grid;
@@ -118,7 +119,8 @@ struct SearchResult {
 SearchResult search(const SearchRequest& request, const StageCosts& costs,
                     const ServingModel& serving);
 
-// "2 replicas of 31x8,31x8": layers x tp, as in Plan; " | " before the decode group.
+// "2 replicas of 31x8,31x8": layers x tp, as in Plan, "31x8 ep4" with experts shared over 4 ranks;
+// " | " before the decode group.
 std::string layout_text(const Layout& layout);
 
 // Predicts a layout given by hand; throws Error where a stage has no room, with its numbers.

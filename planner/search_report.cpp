@@ -81,9 +81,12 @@ std::string against(std::string_view what, double mine, double other, std::strin
   return fmt::format("{} {:.4g}{} against {:.4g}{}", what, mine, unit, other, unit);
 }
 
-// What differs most between two layouts, the larger ratio first.
-std::string difference(const Candidate& a, const Candidate& b) {
-  std::string text = against("TTFT", a.served.ttft_ms, b.served.ttft_ms, " ms");
+// The objective first, then where it comes from.
+std::string difference(Objective objective, const Candidate& a, const Candidate& b) {
+  std::string text;
+  if (objective == Objective::latency)
+    text = against("latency", a.latency_ms, b.latency_ms, " ms") + ": ";
+  text += against("TTFT", a.served.ttft_ms, b.served.ttft_ms, " ms");
   text += ", " + against("TPOT", a.served.tpot_ms, b.served.tpot_ms, " ms");
   text += ", " + against("tokens/s", a.tokens_per_s, b.tokens_per_s, "");
   text += fmt::format(", {} GPUs against {}", a.gpus, b.gpus);
@@ -170,8 +173,9 @@ void refuse_slow(const Scorer& scorer, const Workload& workload,
                            by_ttft ? swept.served.ttft_ms : swept.served.tpot_ms,
                            by_ttft ? *workload.slo_ttft_ms : *workload.slo_tpot_ms);
     refused.push_back(
-        {fmt::format("{}, {} replicas", family_text(swept.layout), swept.layout.n_replicas), reason,
-         fmt::format("a limit {:.2f} times as long", std::max(ttft, tpot))});
+        {fmt::format("{}, {} replica{}", family_text(swept.layout), swept.layout.n_replicas,
+                     swept.layout.n_replicas == 1 ? "" : "s"),
+         reason, fmt::format("a limit {:.2f} times as long", std::max(ttft, tpot))});
   }
 }
 
@@ -185,7 +189,7 @@ std::string verdict_text(const Workload& workload, const SearchResult& result) {
   if (result.ranked.size() < 2) return fmt::format("{}: nothing else fits", winner);
   const Candidate& next = result.ranked[1];
   return fmt::format("{} beats {}: {}", winner, layout_text(next.layout),
-                     difference(result.best, next));
+                     difference(workload.objective, result.best, next));
 }
 
 }  // namespace weft::planner

@@ -1,7 +1,9 @@
-// Plans, model facts and layouts as texts. The first byte says which: P, M or L. What is accepted
-// is written and read back exactly, and can be judged against a model.
+// Plans, model and cluster facts, workloads and layouts as texts. The first byte says which: P, M,
+// C, W or L. What is accepted is written and read back exactly, and can be judged against a model.
+#include "planner/cluster_spec.h"
 #include "planner/manual_plan.h"
 #include "planner/plan.h"
+#include "planner/workload.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/small_model.h"
 
@@ -25,6 +27,19 @@ void fuzz_model(std::string_view text) {
   n_parameters(spec);
 }
 
+void fuzz_cluster(std::string_view text) {
+  const ClusterSpec cluster = parse_cluster_yaml(text, "fuzz");
+  FUZZ_EXPECT(problems(cluster).empty());
+  FUZZ_EXPECT(parse_cluster_yaml(to_yaml(cluster), "written") == cluster);
+  FUZZ_EXPECT(n_gpus(cluster) <= kMostClusterGpus);
+}
+
+void fuzz_workload(std::string_view text) {
+  const Workload workload = parse_workload_yaml(text, "fuzz");
+  FUZZ_EXPECT(problems(workload).empty());
+  FUZZ_EXPECT(parse_workload_yaml(to_yaml(workload), "written") == workload);
+}
+
 void fuzz_layout(std::string_view text) {
   const std::vector<StageLayout> layout = parse_layout(text);
   FUZZ_EXPECT(!layout.empty());
@@ -42,5 +57,10 @@ void fuzz_layout(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n) {
   using namespace weft::fuzz;
-  return run_kind({{'P', fuzz_plan}, {'M', fuzz_model}, {'L', fuzz_layout}}, data, n);
+  return run_kind({{'P', fuzz_plan},
+                   {'M', fuzz_model},
+                   {'C', fuzz_cluster},
+                   {'W', fuzz_workload},
+                   {'L', fuzz_layout}},
+                  data, n);
 }

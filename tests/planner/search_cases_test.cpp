@@ -2,6 +2,7 @@
 // their numbers, plans that read back, and requests that are refused.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "planner/plan.h"
 #include "planner/search.h"
@@ -54,6 +55,7 @@ TEST(SearchCases, RanksAndExplainsA33BModelOnTwoNodes) {
   EXPECT_EQ(result.ranked.front().layout, result.best.layout);
   for (const Candidate& other : result.ranked) EXPECT_GE(other.latency_ms, result.best.latency_ms);
   EXPECT_SAYS(result.verdict, layout_text(result.best.layout) + " beats ");
+  EXPECT_SAYS(result.verdict, ": latency ");
   EXPECT_EQ(refusal(result, "TP 16").reason, "does not divide 56 heads; legal: 1 2 4 8 56");
   EXPECT_EQ(refusal(result, "TP 56").reason, "16 GPUs may be used");
   EXPECT_SAYS(refusal(result, "TP 1 x PP 1").reason, "stage 0: short ");
@@ -119,7 +121,7 @@ TEST(SearchCases, SaysByHowMuchLimitsAreMissed) {
   EXPECT_SAYS(result.verdict, "no layout meets the limits; ");
   EXPECT_SAYS(result.verdict, " ms against a limit of 1.0 (");
   EXPECT_SAYS(error_of([&] { plan_of(request, result, Formats()); }), "comes closest");
-  EXPECT_SAYS(refusal(result, "TP 8 x PP 1, 1 replicas").remedy, "times as long");
+  EXPECT_SAYS(refusal(result, "TP 8 x PP 1, 1 replica").remedy, "times as long");
 }
 
 TEST(SearchCases, SaysWhenNothingFits) {
@@ -155,6 +157,24 @@ TEST(SearchCases, WhatTheRuntimeCannotDoIsMarkedInThePlan) {
   EXPECT_EQ(plan.replicas[0].stages[1].slots.front(), (Slot{0, 4}));
   const std::vector<std::string> found = problems(plan, request.model);
   EXPECT_SAYS(fmt::format("{}", fmt::join(found, "\n")), "role prefill is not executed yet");
+}
+
+TEST(SearchCases, ExpertsAreSharedOutInModelsThatHaveThem) {
+  SearchRequest request = request_33b("h100-1x8");
+  request.model = model("mixtral-8x7b");
+  const SearchResult result = run(request);  // these costs are the same for every share
+  ASSERT_TRUE(result.found);
+  std::set<std::string> texts;
+  for (const Candidate& other : result.ranked) texts.insert(layout_text(other.layout));
+  EXPECT_EQ(texts.size(), result.ranked.size());
+  Layout layout = result.best.layout;
+  layout.n_replicas = 1;
+  layout.stages = {{Role::both, {0, 32}, {32, true, true, 8, 4, 0, 1}, 0}};
+  EXPECT_EQ(layout_text(layout), "32x8 ep4");
+  const Plan plan = plan_of(request, run(request, layout), Formats());
+  EXPECT_EQ(plan.replicas[0].stages[0].ep, 4u);
+  EXPECT_SAYS(fmt::format("{}", fmt::join(problems(plan, request.model), "\n")),
+              "ep 4 is not executed yet");
 }
 
 TEST(SearchCases, LayoutsByHandAreChecked) {
