@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -159,11 +160,16 @@ const TensorInfo* Checkpoint::find(const std::string& name) const {
   return it == places_.end() ? nullptr : &it->second.info;
 }
 
+TensorSource::Place Checkpoint::place(const std::string& name) const {
+  const auto it = places_.find(name);
+  return it == places_.end() ? Place{} : Place{it->second.file, it->second.offset};
+}
+
 void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, void* to,
                            kernels::ThreadPool& pool) {
   const auto it = places_.find(name);
   if (it == places_.end()) throw input_error("the checkpoint has no tensor {}", name);
-  const Place& place = it->second;
+  const Stored& place = it->second;
   if (begin > end || end > place.info.shape.at(0))
     throw input_error("tensor {}: rows {}..{} of {}", name, begin, end, place.info.shape[0]);
   const size_t row_bytes =
@@ -175,13 +181,17 @@ void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, vo
   // Pieces end where the destination's huge pages do, so that no two threads touch one first.
   const size_t into_page = reinterpret_cast<uintptr_t>(to) % kReadBytes;
   const size_t n_pieces = (into_page + n_bytes + kReadBytes - 1) / kReadBytes;
-  pool.split(n_pieces, 1, [&](size_t first, size_t last) {
-    for (size_t piece = first; piece < last; ++piece) {
-      const size_t from = std::max(piece * kReadBytes, into_page) - into_page;
-      const size_t until = std::min((piece + 1) * kReadBytes - into_page, n_bytes);
-      file.read_at(offset + from, out + from, until - from);
-      bytes_read_ += until - from;
-    }
+  const auto read_piece = [&](size_t piece) {
+    const size_t from = std::max(piece * kReadBytes, into_page) - into_page;
+    const size_t until = std::min((piece + 1) * kReadBytes - into_page, n_bytes);
+    file.read_at(offset + from, out + from, until - from);
+    bytes_read_ += until - from;
+  };
+  // The threads take the pieces in the file's order: the kernel reads ahead of one position in a
+  // file, and threads far apart would each undo the other's.
+  std::atomic<size_t> next{0};
+  pool.split(std::min(n_pieces, pool.n_threads()), 1, [&](size_t, size_t) {
+    for (size_t piece = next++; piece < n_pieces; piece = next++) read_piece(piece);
   });
 }
 

@@ -22,19 +22,20 @@ class Checkpoint final : public TensorSource {
   Checkpoint(const std::string& folder, const planner::ModelSpec& spec);
 
   const TensorInfo* find(const std::string& name) const override;
+  Place place(const std::string& name) const override;
   void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                  kernels::ThreadPool& pool) override;
   size_t bytes_read() const override { return bytes_read_; }
 
  private:
-  struct Place {
+  struct Stored {
     TensorInfo info;
     size_t file = 0;      // in files_
     uint64_t offset = 0;  // in the file
   };
 
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, Place> places_;
+  std::map<std::string, Stored> places_;
   std::atomic<size_t> bytes_read_ = 0;
 };
 

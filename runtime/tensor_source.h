@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/device.h"
@@ -24,6 +26,10 @@ class TensorSource {
 
   // Null where the checkpoint has no such tensor.
   virtual const TensorInfo* find(const std::string& name) const = 0;
+
+  // Tensors read in ascending order of this are read as they lie on disk: file, then offset.
+  using Place = std::pair<size_t, uint64_t>;
+  virtual Place place(const std::string& name) const = 0;
 
   // Rows [begin, end) of a tensor (elements, for one dimension), dense, in its own dtype, in large
   // sequential reads split over the pool. Throws Error with the file, tensor and offsets.

@@ -72,6 +72,13 @@ size_t WeightLoader::useful_bytes(const TensorLoad& load) const {
   return load.rows.size() * part.columns.size() * dtype_bytes(tensor.dtype);
 }
 
+std::span<std::byte> WeightLoader::destination(const TensorLoad& load) const {
+  const size_t width = load.split == ColumnSplit::none
+                           ? describe(load).columns
+                           : column_part(spec_, load.split, tp_, tp_ranks_[group_.rank()]).width;
+  return {load.to, load.rows.size() * width * dtype_bytes(dtype_)};
+}
+
 void WeightLoader::load(const TensorLoad& load, const Done& done) {
   if (!is_whole(load)) return load_columns(describe(load), done);
   attempt([&] { load_rows(describe(load), done); });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,9 @@ class WeightLoader {
   size_t read_bytes(const TensorLoad& load) const;
   // Bytes of a tensor, as stored, that end in this rank's arena.
   size_t useful_bytes(const TensorLoad& load) const;
+
+  // Where a tensor goes.
+  std::span<std::byte> destination(const TensorLoad& load) const;
 
   // `done` is called with bytes as they are read. A collective for tensors split by columns.
   using Done = std::function<void(size_t bytes)>;

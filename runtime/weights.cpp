@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/prefault.h"
 #include "runtime/weight_loader.h"
 
 namespace weft::runtime {
@@ -21,22 +23,27 @@ StageWeights load_weights(TensorSource& source, const planner::ModelSpec& spec,
   WeightLoader loader(source, spec, plan, tp, node_group, node_tp_ranks, stream);
   StageWeights weights;
   std::vector<TensorLoad> loads;
+  std::optional<Prefault> prefault;
   size_t total = 0, useful = 0, done = 0;
   loader.attempt([&] {
     weights.arena = Pages(lay_out(spec, plan, stage, tp_rank, nullptr, weights, loads));
     lay_out(spec, plan, stage, tp_rank, weights.arena.data(), weights, loads);
-    // By name: the order in which safetensors files are written, so that the disk reads forward.
-    std::sort(loads.begin(), loads.end(),
-              [](const TensorLoad& a, const TensorLoad& b) { return a.name < b.name; });
+    std::stable_sort(loads.begin(), loads.end(), [&](const TensorLoad& a, const TensorLoad& b) {
+      return source.place(a.name) < source.place(b.name);
+    });
     for (const TensorLoad& load : loads) {
       total += loader.read_bytes(load);
       useful += loader.useful_bytes(load);
     }
+    std::vector<std::span<std::byte>> areas;
+    for (const TensorLoad& load : loads) areas.push_back(loader.destination(load));
+    prefault.emplace(std::move(areas));
   });
   loader.agree();
   for (const TensorLoad& load : loads)
     loader.load(load, [&](size_t bytes) {
       done += bytes;
+      prefault->reached(static_cast<double>(done) / static_cast<double>(total));
       if (progress) progress(done, total);
     });
   loader.agree();

@@ -263,6 +263,7 @@ class BrokenSource final : public TensorSource {
   BrokenSource(const ModelSpec& spec, std::string bad)
       : inner_(make_synthetic(spec, 1)), bad_(std::move(bad)) {}
   const TensorInfo* find(const std::string& name) const override { return inner_->find(name); }
+  Place place(const std::string& name) const override { return inner_->place(name); }
   void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                  kernels::ThreadPool& pool) override {
     if (name == bad_) throw run_error("cannot read {}: Input/output error", name);
