@@ -121,7 +121,7 @@ void price(PlanCase& made, planner::CostSetting setting) {
       request.invariant ? planner::Numerics::invariant : planner::Numerics::fast;
   if (made.on_cpu)
     made.host = std::make_unique<planner::HostCosts>(*made.model, made.formats, numerics, context,
-                                                      n_gpus(request.cluster));
+                                                     n_gpus(request.cluster));
 }
 
 // Facts that no cost can be asked for.
@@ -152,16 +152,16 @@ PlanCase make_case(const SearchOptions& options, const PlanOptions& plan,
   made.on_cpu = all_cpu(request.cluster);
   check_flags(options, plan, made.on_cpu);
   check_request(request);
-  const planner::Numerics numerics = plan.numerics.value_or(
-      made.on_cpu ? planner::Numerics::invariant : planner::Numerics::fast);
+  const planner::Numerics numerics =
+      plan.numerics.value_or(made.on_cpu ? planner::Numerics::invariant : planner::Numerics::fast);
   request.invariant = numerics == planner::Numerics::invariant;
   planner::Catalog catalog(configs);
   planner::CostSetting setting = make_setting(options, request, catalog);
   const DType dtype = plan.dtype.value_or(spec.dtype);
-  made.formats = made.on_cpu ? planner::Formats{dtype, dtype, dtype, dtype}
-                             : planner::Formats{dtype_of(setting.weights), DType::bf16,
-                                                dtype_of(setting.kv_key),
-                                                dtype_of(setting.kv_value)};
+  made.formats = made.on_cpu
+                     ? planner::Formats{dtype, dtype, dtype, dtype}
+                     : planner::Formats{dtype_of(setting.weights), DType::bf16,
+                                        dtype_of(setting.kv_key), dtype_of(setting.kv_value)};
   price(made, std::move(setting));
   return made;
 }
@@ -173,7 +173,8 @@ PlanCase scaled_case(const PlanCase& of, double factor) {
   made.on_cpu = of.on_cpu;
   made.engine = of.engine;
   const auto scale = [&](size_t tokens) {
-    return std::max<size_t>(1, static_cast<size_t>(std::lround(static_cast<double>(tokens) * factor)));
+    return std::max<size_t>(1,
+                            static_cast<size_t>(std::lround(static_cast<double>(tokens) * factor)));
   };
   planner::Workload& workload = made.request.workload;
   workload.prompt_tokens = scale(workload.prompt_tokens);

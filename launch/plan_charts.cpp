@@ -94,8 +94,8 @@ std::vector<planner::StageStep> steps_of(const PlanCase& of, const Candidate& be
     load.stages.push_back({{stage.prefill_ms, stage.decode_ms}, {}});
   load.batches_in_flight = best.layout.schedule.batches_in_flight;
   load.sequences = load.batches_in_flight;
-  load.prompt_chunks = planner::prompt_chunks(of.request.workload.prompt_tokens,
-                                              best.layout.schedule.prefill_chunk);
+  load.prompt_chunks =
+      planner::prompt_chunks(of.request.workload.prompt_tokens, best.layout.schedule.prefill_chunk);
   constexpr size_t many_tokens = 1000;  // none ends while it is drawn
   load.output_tokens = many_tokens;
   const size_t prefills = load.sequences * load.prompt_chunks;
@@ -162,7 +162,7 @@ void draw_log_axes(Svg& svg, const LogScale& x, const LogScale& y) {
   svg.line(x.from, y.from, x.to, y.from, "axis");
   svg.line(x.from, y.from, x.from, y.to, "axis");
   svg.text(x.to, y.from + 32, "end small", "ms of a request (log)");
-  svg.text(x.from + 6, y.to + 2, "start small", "tokens/s of all GPUs (log)");
+  svg.text(x.from, y.to - 14, "start small", "tokens/s of all GPUs (log)");
 }
 
 void draw_parts(Svg& svg, double y, std::string_view title, const std::vector<TimePart>& parts,
@@ -248,7 +248,7 @@ std::string front_chart(const PlanResult& result) {
   Svg svg(kPageWidth, height, "latency against tokens a second");
   if (latencies.empty()) return svg.finish();
   const LogScale x(latencies, 70, kPageWidth - 40);
-  const LogScale y(rates, height - 44, 20);
+  const LogScale y(rates, height - 44, 30);
   draw_log_axes(svg, x, y);
   const auto draw = [&](const Candidate& layout, double radius, std::string_view css_class) {
     if (drawable(layout))

@@ -54,8 +54,9 @@ void deliver(const PlanCommand& command, const std::string& yaml, const std::str
 
 void compare(const PlanCommand& command, const PlanCase& of) {
   if (!command.output.empty() || command.plan.layout)
-    throw input_error("--compare shows layouts side by side and makes no plan: leave out -o and "
-                      "--layout");
+    throw input_error(
+        "--compare shows layouts side by side and makes no plan: leave out -o and "
+        "--layout");
   std::vector<planner::Candidate> layouts;
   for (const std::string& text : command.search.compare)
     layouts.push_back(predict(of, parse_placed(text, of), command.plan));
@@ -63,8 +64,8 @@ void compare(const PlanCommand& command, const PlanCase& of) {
 }
 
 void plan_on_cluster(const PlanCommand& command, const planner::ModelSpec& spec) {
-  const PlanCase of = make_case(command.search, command.plan, spec,
-                                config_folder(command.validate.configs));
+  const PlanCase of =
+      make_case(command.search, command.plan, spec, config_folder(command.validate.configs));
   if (!command.search.compare.empty()) return compare(command, of);
   const PlanResult result = find_plan(of, command.plan);
   std::string table = ranking_table(of, result);

@@ -112,8 +112,9 @@ Layout parse_placed(const std::string& text, const PlanCase& of) {
   std::string_view rest = text;
   Layout layout;
   if (const size_t star = rest.find('*'); star != std::string_view::npos) {
-    layout.n_replicas = parse_count(rest.substr(0, star), fmt::format("layout \"{}\": replicas", text),
-                                    planner::kMostClusterGpus);
+    layout.n_replicas =
+        parse_count(rest.substr(0, star), fmt::format("layout \"{}\": replicas", text),
+                    planner::kMostClusterGpus);
     rest.remove_prefix(star + 1);
   }
   const std::vector<std::string> groups = split(rest, '|');
@@ -144,7 +145,8 @@ Candidate predict(const PlanCase& of, Layout layout, const PlanOptions& fixed) {
         layout.schedule = {batch, in_flight, chunk};
         Candidate made = make_candidate(space, of.costs(), scorer, layout);
         std::vector<std::string> found = memory_problems(space, made);
-        if (!found.empty() && short_of_room.empty()) short_of_room = std::move(found);
+        if (!found.empty() && short_of_room.empty())
+          short_of_room = std::move(found);
         else if (found.empty() && (!best || order(made, request.workload.objective) <
                                                 order(*best, request.workload.objective)))
           best = std::move(made);

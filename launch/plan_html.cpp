@@ -122,8 +122,8 @@ std::string nodes_section(const PlanCase& of, const PlanResult& result) {
   const size_t n = result.search.best.layout.n_replicas;
   std::string html;
   if (n > 1)
-    html += paragraph(fmt::format("The first of {} replicas; the others lie on the GPUs after it.", n),
-                      "quiet");
+    html += paragraph(
+        fmt::format("The first of {} replicas; the others lie on the GPUs after it.", n), "quiet");
   html += nodes_chart(of, result);
   std::vector<std::pair<std::string, std::string>> entries;
   for (const planner::BytesPart& part : memory_of(result.search.best, 0))
@@ -135,12 +135,11 @@ std::string nodes_section(const PlanCase& of, const PlanResult& result) {
   for (size_t s = 0; s < best.stages.size(); ++s) {
     const planner::PlacedStage& stage = best.layout.stages[s];
     const size_t bytes = total_bytes(memory_of(best, s));
-    rows.push_back({fmt::format("s{}", s),
-                    fmt::format("{} to {}", stage.layers.begin, stage.layers.end - 1),
-                    fmt::format("{}", stage.shape.tp),
-                    fmt::format("{:.2f}", best.stages[s].prefill_ms),
-                    fmt::format("{:.3f}", best.stages[s].decode_ms), planner::gib_text(bytes),
-                    planner::gib_text(best.stages[s].rank_memory_bytes)});
+    rows.push_back(
+        {fmt::format("s{}", s), fmt::format("{} to {}", stage.layers.begin, stage.layers.end - 1),
+         fmt::format("{}", stage.shape.tp), fmt::format("{:.2f}", best.stages[s].prefill_ms),
+         fmt::format("{:.3f}", best.stages[s].decode_ms), planner::gib_text(bytes),
+         planner::gib_text(best.stages[s].rank_memory_bytes)});
   }
   return html + table({{"stage", false},
                        {"layers", false},
@@ -197,23 +196,25 @@ std::string time_section(const PlanCase& of, const PlanResult& result) {
   std::vector<std::pair<std::string, std::string>> entries;
   for (const TimePart& part : breakdown(of, result.search.best).decode)
     entries.emplace_back("p-" + std::string(part.title), part.title);
-  std::string html = paragraph("Through all stages of the best layout and its runner-up.", "quiet") +
-                     time_chart(of, result) + legend(entries);
+  std::string html =
+      paragraph("Through all stages of the best layout and its runner-up.", "quiet") +
+      time_chart(of, result) + legend(entries);
   if (!result.law) return html;
   const planner::ThroughputLaw& law = *result.law;
-  return html + paragraph(fmt::format("Throughput of a replica over its own sweep: T = {:.4g} "
-                                      "(1/L)^{:.3f} min(B, C/L), with an error of {:.1f} % in the "
-                                      "mean and {:.1f} % at worst (T tokens/s, L tokens of a "
-                                      "sequence, B batch, C tokens of KV).",
-                                      law.alpha, law.beta, 100 * law.mean_error,
-                                      100 * law.worst_error),
-                          "quiet");
+  return html +
+         paragraph(fmt::format("Throughput of a replica over its own sweep: T = {:.4g} "
+                               "(1/L)^{:.3f} min(B, C/L), with an error of {:.1f} % in the "
+                               "mean and {:.1f} % at worst (T tokens/s, L tokens of a "
+                               "sequence, B batch, C tokens of KV).",
+                               law.alpha, law.beta, 100 * law.mean_error, 100 * law.worst_error),
+                   "quiet");
 }
 
 std::string front_section(const PlanResult& result) {
-  return paragraph("A point a layout; the numbers count GPUs. Green: no other layout is better in "
-                   "latency, tokens/s and GPUs. Ringed: the best.",
-                   "quiet") +
+  return paragraph(
+             "A point a layout; the numbers count GPUs. Green: no other layout is better in "
+             "latency, tokens/s and GPUs. Ringed: the best.",
+             "quiet") +
          front_chart(result);
 }
 

@@ -21,9 +21,8 @@ json memory_json(const Candidate& layout) {
   json stages = json::array();
   for (size_t s = 0; s < layout.stages.size(); ++s) {
     const std::vector<planner::BytesPart> parts = memory_of(layout, s);
-    json stage = {{"stage", s},
-                  {"total", total_bytes(parts)},
-                  {"limit", layout.stages[s].rank_memory_bytes}};
+    json stage = {
+        {"stage", s}, {"total", total_bytes(parts)}, {"limit", layout.stages[s].rank_memory_bytes}};
     for (const planner::BytesPart& part : parts)
       stage[part.title == "KV" ? "kv" : std::string(part.title)] = part.bytes;
     stages.push_back(std::move(stage));
@@ -84,9 +83,12 @@ json layout_json(const PlanCase& of, const Candidate& best, const Candidate& lay
 }
 
 json grid_json(const planner::SearchGrid& grid) {
-  return {{"widths", grid.widths},           {"batches", grid.batches},
-          {"chunks", grid.chunks},           {"most_stages", grid.most_stages},
-          {"most_in_flight", grid.most_in_flight}, {"most_replicas", grid.most_replicas}};
+  return {{"widths", grid.widths},
+          {"batches", grid.batches},
+          {"chunks", grid.chunks},
+          {"most_stages", grid.most_stages},
+          {"most_in_flight", grid.most_in_flight},
+          {"most_replicas", grid.most_replicas}};
 }
 
 json refused_json(const std::vector<planner::Refusal>& refused) {
@@ -120,22 +122,21 @@ std::string search_json(const PlanCase& of, const PlanResult& result) {
                           {"memory", memory_json(best)},
                           {"time", time_json(of, best)},
                           {"extrapolated", result.extrapolated}};
-  const json object = {
-      {"plan", json::parse(to_json(result.plan, planner::WithPredicted::yes))},
-      {"plan_sha256", plan_sha256(result.plan)},
-      {"layout", layout_text(result.plan)},
-      {"world_size", world_size(result.plan)},
-      {"predicted", predicted},
-      {"ranked", std::move(ranked)},
-      {"front", std::move(front)},
-      {"refused", refused_json(search.refused)},
-      {"grid", grid_json(search.grid)},
-      {"proved", search.proved},
-      {"gap", finite(search.gap)},
-      {"verdict", search.verdict},
-      {"law", law_json(result.law)},
-      {"not_executed", result.not_executed},
-      {"search_ms", search.search_ms}};
+  const json object = {{"plan", json::parse(to_json(result.plan, planner::WithPredicted::yes))},
+                       {"plan_sha256", plan_sha256(result.plan)},
+                       {"layout", layout_text(result.plan)},
+                       {"world_size", world_size(result.plan)},
+                       {"predicted", predicted},
+                       {"ranked", std::move(ranked)},
+                       {"front", std::move(front)},
+                       {"refused", refused_json(search.refused)},
+                       {"grid", grid_json(search.grid)},
+                       {"proved", search.proved},
+                       {"gap", finite(search.gap)},
+                       {"verdict", search.verdict},
+                       {"law", law_json(result.law)},
+                       {"not_executed", result.not_executed},
+                       {"search_ms", search.search_ms}};
   return object.dump() + "\n";
 }
 

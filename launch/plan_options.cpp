@@ -144,8 +144,7 @@ Plan plan_of_layout(const PlanOptions& options, const planner::ModelSpec& spec, 
   planner::ManualOptions manual = manual_options(options, spec);
   manual.rank_memory_bytes = memory_of_rank(options, rank_memory_bytes, n_ranks);
   Plan plan = planner::manual_plan(spec, layout, manual);
-  if (world_size != 0 && n_ranks != world_size)
-    throw Error(ranks_problem(plan, world_size));
+  if (world_size != 0 && n_ranks != world_size) throw Error(ranks_problem(plan, world_size));
   return plan;
 }
 
@@ -185,8 +184,7 @@ Plan plan_of_file(const PlanOptions& options, const planner::ModelSpec& spec, si
   check_fixed(options, plan, found);
   for (std::string& problem : planner::problems(plan, spec)) found.push_back(std::move(problem));
   const size_t n_ranks = planner::world_size(plan);
-  if (world_size != 0 && n_ranks != world_size)
-    found.push_back(ranks_problem(plan, world_size));
+  if (world_size != 0 && n_ranks != world_size) found.push_back(ranks_problem(plan, world_size));
   // Another model's sizes would only mislead.
   const bool same_model = plan.facts_sha256 == facts_sha256(spec);
   const size_t memory = memory_of_rank(options, rank_memory_bytes, n_ranks);

@@ -17,8 +17,9 @@ using planner::Candidate;
 using planner::Objective;
 using Row = std::vector<std::string>;
 
-// Columns as wide as their widest cell, the first to the left, numbers to the right.
-std::string table(const std::vector<Row>& rows, size_t n_left) {
+// Columns as wide as their widest cell: the first to the left, numbers to the right, and the last
+// to the left where it is a text.
+std::string table(const std::vector<Row>& rows, size_t n_left, bool text_last) {
   std::vector<size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows)
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
@@ -26,7 +27,7 @@ std::string table(const std::vector<Row>& rows, size_t n_left) {
   for (const Row& row : rows) {
     std::string line;
     for (size_t c = 0; c < row.size(); ++c) {
-      const bool left = c < n_left || c + 1 == row.size();
+      const bool left = c < n_left || (text_last && c + 1 == row.size());
       line += left ? fmt::format("{:<{}}  ", row[c], widths[c])
                    : fmt::format("{:>{}}  ", row[c], widths[c]);
     }
@@ -44,19 +45,19 @@ std::string memory_text(const Candidate& layout) {
 
 Row ranking_row(const PlanCase& of, const Candidate& best, const Candidate& layout, size_t rank) {
   const planner::Schedule& schedule = layout.layout.schedule;
-  return {fmt::format("{}", rank),
-          layout_text(layout.layout),
-          fmt::format("{}", layout.gpus),
-          fmt::format("{}", schedule.batch),
-          fmt::format("{}", schedule.batches_in_flight),
-          fmt::format("{}", schedule.prefill_chunk),
-          fmt::format("{:.1f}", layout.served.ttft_ms),
-          fmt::format("{:.2f}", layout.served.tpot_ms),
-          fmt::format("{:.0f}", layout.tokens_per_s),
-          memory_text(layout),
-          bytes_text(layout.traffic_bytes),
-          standing(of, best, layout) +
-              (is_extrapolated(of, layout.layout) ? " (extrapolated)" : "")};
+  return {
+      fmt::format("{}", rank),
+      layout_text(layout.layout),
+      fmt::format("{}", layout.gpus),
+      fmt::format("{}", schedule.batch),
+      fmt::format("{}", schedule.batches_in_flight),
+      fmt::format("{}", schedule.prefill_chunk),
+      fmt::format("{:.1f}", layout.served.ttft_ms),
+      fmt::format("{:.2f}", layout.served.tpot_ms),
+      fmt::format("{:.0f}", layout.tokens_per_s),
+      memory_text(layout),
+      bytes_text(layout.traffic_bytes),
+      standing(of, best, layout) + (is_extrapolated(of, layout.layout) ? " (extrapolated)" : "")};
 }
 
 std::string limit_text(const planner::Workload& work) {
@@ -147,8 +148,8 @@ std::string schedule_text(const planner::Schedule& schedule) {
 }
 
 std::string objective_text(const planner::Workload& work) {
-  std::string text = fmt::format("{} prompt + {} output tokens", work.prompt_tokens,
-                                 work.output_tokens);
+  std::string text =
+      fmt::format("{} prompt + {} output tokens", work.prompt_tokens, work.output_tokens);
   text += work.concurrency ? fmt::format(", {} at once", *work.concurrency) : ", as many as fit";
   return text + fmt::format("; {}{}", planner::kObjectiveNames[static_cast<size_t>(work.objective)],
                             limit_text(work));
@@ -188,15 +189,16 @@ std::string ranking_table(const PlanCase& of, const PlanResult& result) {
   if (!result.given) {
     text += fmt::format("searched: {}\n", to_text(search.grid));
     text += search.proved ? fmt::format("proved best of this grid in {:.0f} ms\n", search.search_ms)
-                          : fmt::format("not proved: at most {:.2f} % better is left, after {:.0f} "
-                                        "ms\n",
-                                        100 * search.gap, search.search_ms);
+                          : fmt::format(
+                                "not proved: at most {:.2f} % better is left, after {:.0f} "
+                                "ms\n",
+                                100 * search.gap, search.search_ms);
   }
   std::vector<Row> rows = {{"", "layout", "GPUs", "batch", "in flight", "chunk", "TTFT ms",
                             "TPOT ms", "tokens/s", "GiB of a rank", "between nodes", "verdict"}};
   for (const Candidate& layout : search.ranked)
     rows.push_back(ranking_row(of, search.best, layout, rows.size()));
-  text += table(rows, 2) + search.verdict + "\n";
+  text += table(rows, 2, true) + search.verdict + "\n";
   if (result.extrapolated)
     text += "extrapolated: some of the best's times lie outside the measured curves\n";
   for (const std::string& mark : result.not_executed)
@@ -239,10 +241,13 @@ std::string compare_table(const PlanCase& of, const std::vector<Candidate>& layo
   add("TPOT ms", [&](const Candidate& l) { return ms(l.served.tpot_ms); });
   add("latency ms", [&](const Candidate& l) { return ms(l.latency_ms); });
   add("tokens/s", [](const Candidate& l) { return fmt::format("{:.0f}", l.tokens_per_s); });
-  add("prefill chunk, slowest stage ms", [&](const Candidate& l) { return ms(l.times.prefill_max_ms); });
-  add("prefill chunk, all stages ms", [&](const Candidate& l) { return ms(l.times.prefill_sum_ms); });
+  add("prefill chunk, slowest stage ms",
+      [&](const Candidate& l) { return ms(l.times.prefill_max_ms); });
+  add("prefill chunk, all stages ms",
+      [&](const Candidate& l) { return ms(l.times.prefill_sum_ms); });
   add_times(of, layouts, false, rows);
-  add("decode step, slowest stage ms", [&](const Candidate& l) { return ms(l.times.decode_max_ms); });
+  add("decode step, slowest stage ms",
+      [&](const Candidate& l) { return ms(l.times.decode_max_ms); });
   add("decode step, all stages ms", [&](const Candidate& l) { return ms(l.times.decode_sum_ms); });
   add_times(of, layouts, true, rows);
   add("fullest rank GiB", [](const Candidate& l) { return memory_text(l); });
@@ -253,7 +258,7 @@ std::string compare_table(const PlanCase& of, const std::vector<Candidate>& layo
            std::string(is_extrapolated(of, l.layout) ? " (extrapolated)" : "");
   });
   std::string text = objective_text(of.request.workload) + "\n";
-  return text + table(rows, 1);
+  return text + table(rows, 1, false);
 }
 
 }  // namespace weft::launch

@@ -37,9 +37,8 @@ std::vector<Relief> reliefs(const SearchRequest& request) {
   const size_t concurrency = request.workload.concurrency.value_or(1);
   for (const size_t part : {2, 8})
     if (concurrency >= 2 * part)
-      add(fmt::format("with {} requests at once", concurrency / part), [&](SearchRequest& r) {
-        r.workload.concurrency = concurrency / part;
-      });
+      add(fmt::format("with {} requests at once", concurrency / part),
+          [&](SearchRequest& r) { r.workload.concurrency = concurrency / part; });
   return all;
 }
 
@@ -79,9 +78,9 @@ SearchResult predict_given(const PlanCase& of, const PlanOptions& options) {
   result.best = predict(of, layout, options);
   result.found = true;
   result.ranked = result.front = {result.best};
-  result.verdict = fmt::format("{} was given: {}", layout_text(result.best.layout),
-                               result.best.meets_limits ? "it meets the limits"
-                                                        : "it does not meet the limits");
+  result.verdict =
+      fmt::format("{} was given: {}", layout_text(result.best.layout),
+                  result.best.meets_limits ? "it meets the limits" : "it does not meet the limits");
   return result;
 }
 
@@ -98,7 +97,8 @@ std::optional<planner::ThroughputLaw> fit_law(const PlanCase& of, const Candidat
       at.layout.schedule.batch = std::max<size_t>(1, best.layout.schedule.batch / divisor);
       PlanOptions fixed;
       fixed.max_sequences = at.layout.schedule.batch;
-      fixed.batches_in_flight = std::min(at.layout.schedule.batches_in_flight, *fixed.max_sequences);
+      fixed.batches_in_flight =
+          std::min(at.layout.schedule.batches_in_flight, *fixed.max_sequences);
       fixed.prefill_chunk = at.layout.schedule.prefill_chunk;
       try {
         at = predict(scaled, at.layout, fixed);
@@ -187,8 +187,8 @@ size_t fullest_stage(const Candidate& candidate) {
 PlanResult find_plan(const PlanCase& of, const PlanOptions& options) {
   PlanResult result;
   result.given = options.layout || options.tp || options.pp;
-  result.search = result.given ? predict_given(of, options)
-                               : search(of.request, of.costs(), *of.serving);
+  result.search =
+      result.given ? predict_given(of, options) : search(of.request, of.costs(), *of.serving);
   if (!result.search.found) refuse_all(of, result.search);
   const Candidate& best = result.search.best;
   result.extrapolated = is_extrapolated(of, best.layout);

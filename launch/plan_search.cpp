@@ -132,8 +132,9 @@ void add_outputs(Flags& flags, SearchOptions& options) {
              "What was refused and what would make it fit; where the time goes");
   CLI::Option* html =
       flags.name("--html", options.html, "FILE", "The report as one page, without network");
-  flags.several("--compare", options.compare, "STAGES",
-                "Predicts this layout beside others, side by side; given twice or more")
+  flags
+      .several("--compare", options.compare, "STAGES",
+               "Predicts this layout beside others, side by side; given twice or more")
       ->excludes(html);
 }
 

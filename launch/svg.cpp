@@ -75,13 +75,15 @@ void Svg::rect(double x, double y, double width, double height, std::string_view
 
 void Svg::circle(double x, double y, double radius, std::string_view css_class,
                  std::string_view title) {
-  text_ += fmt::format("<circle class=\"{}\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{:.2f}\">{}</circle>\n",
-                       css_class, x, y, radius, title_text(title));
+  text_ +=
+      fmt::format("<circle class=\"{}\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{:.2f}\">{}</circle>\n",
+                  css_class, x, y, radius, title_text(title));
 }
 
 void Svg::line(double x1, double y1, double x2, double y2, std::string_view css_class) {
-  text_ += fmt::format("<line class=\"{}\" x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\"/>\n",
-                       css_class, x1, y1, x2, y2);
+  text_ +=
+      fmt::format("<line class=\"{}\" x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\"/>\n",
+                  css_class, x1, y1, x2, y2);
 }
 
 void Svg::text(double x, double y, std::string_view css_class, std::string_view text) {

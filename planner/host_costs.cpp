@@ -52,9 +52,8 @@ size_t HostCosts::fixed_bytes(const StageShape& shape, const Schedule& schedule)
 std::vector<BytesPart> HostCosts::fixed_parts(const StageShape& shape,
                                               const Schedule& schedule) const {
   const MemoryParts parts = memory(shape, schedule, 0);
-  return {{"weights", parts.weights},
-          {"activations", parts.activations},
-          {"buffers", parts.buffers}};
+  return {
+      {"weights", parts.weights}, {"activations", parts.activations}, {"buffers", parts.buffers}};
 }
 
 // A block also takes its place in the messages of every batch in flight.

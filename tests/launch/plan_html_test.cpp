@@ -48,8 +48,8 @@ class PlanHtmlTest : public PlanCommandTest {
  protected:
   std::string page(std::vector<std::string> words) {
     const std::string configs = std::string(WEFT_SOURCE_DIR) + "/configs";
-    words.insert(words.end(), {"--configs", configs, "--html", file("report.html"), "-o",
-                               file("plan.yaml")});
+    words.insert(words.end(),
+                 {"--configs", configs, "--html", file("report.html"), "-o", file("plan.yaml")});
     EXPECT_EQ(plan(words).error, "");
     return read_text(file("report.html"), size_t{1} << 26);
   }

@@ -126,9 +126,13 @@ TEST_F(PlanSearchTest, ExplainsRefusalsRemediesAndTheWinner) {
   const Outcome outcome = plan_33b({"--explain", "-o", file("plan.yaml")});
   EXPECT_EQ(outcome.error, "");
   expect_has(outcome.out,
-             {"refused", "TP 16: ", "56", "legal: 1 2 4 8 56", "TP 1 x PP 1: stage 0: short ",
-              "weights ", "KV ", "would do: ", "beats ", "where it goes", "a decode step",
-              "products ", "T = ", "min(B, C/L), error "});
+             {"refused", "TP 16: does not divide 56 heads; legal: 1 2 4 8 56", "beats ",
+              "where it goes", "a decode step", "products ", "T = ", "min(B, C/L), error "});
+  const Outcome large = plan({"--model", model("llama-3.1-70b"), "--cluster", cluster("h100-2x8"),
+                              "--configs", config(""), "--explain", "-o", file("plan.yaml")});
+  EXPECT_EQ(large.error, "");
+  expect_has(large.out, {"TP 1 x PP 1: stage 0: short ", "weights 131.4 + ", "KV ",
+                         "would do: TP 1 x PP 2", "TP 16: a node has at most 8 GPUs"});
 }
 
 TEST_F(PlanSearchTest, ComparesLayoutsSideBySide) {
@@ -148,8 +152,9 @@ TEST_F(PlanSearchTest, ComparesLayoutsSideBySide) {
 }
 
 TEST_F(PlanSearchTest, WorkloadsComeFromAFileAndFlagsCountOverIt) {
-  write("w.yaml", "version: 1\nprompt_tokens: 512\noutput_tokens: 64\nconcurrency: 8\n"
-                  "objective: gpus\nslo_ttft_ms: 2000\nslo_tpot_ms: 60\n");
+  write("w.yaml",
+        "version: 1\nprompt_tokens: 512\noutput_tokens: 64\nconcurrency: 8\n"
+        "objective: gpus\nslo_ttft_ms: 2000\nslo_tpot_ms: 60\n");
   const json found = json_of(plan_33b({"--json", "--workload", file("w.yaml")}));
   EXPECT_LE(found["ranked"][0]["ttft_ms"].get<double>(), 2000);
   EXPECT_LE(found["ranked"][0]["tpot_ms"].get<double>(), 60);
@@ -174,9 +179,8 @@ TEST_F(PlanSearchTest, NarrowWeightsAreMarkedInThePlan) {
 }
 
 TEST_F(PlanSearchTest, MixturesOfExpertsArePlannedAndMarked) {
-  const Outcome outcome =
-      plan({"--model", model("mixtral-8x7b"), "--cluster", cluster("h100-1x8"), "--configs",
-            config(""), "-o", file("plan.yaml")});
+  const Outcome outcome = plan({"--model", model("mixtral-8x7b"), "--cluster", cluster("h100-1x8"),
+                                "--configs", config(""), "-o", file("plan.yaml")});
   EXPECT_EQ(outcome.error, "");
   expect_has(outcome.out, {"not executed yet: model Mixtral-8x7B", "mixtures of experts"});
 }
@@ -196,8 +200,7 @@ TEST_F(PlanSearchTest, APlanEditedByHandIsCheckedAgain) {
   ASSERT_NE(at, std::string::npos);
   yaml.replace(at, 15, "layers: [0, 61]");
   const planner::Plan edited = planner::parse_plan_yaml(yaml, "edited");
-  const auto found =
-      problems(edited, planner::read_model_yaml(model("deepseek-coder-33b")));
+  const auto found = problems(edited, planner::read_model_yaml(model("deepseek-coder-33b")));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_NE(found.front().find("layers [61, 62) are in no stage"), std::string::npos);
 }
@@ -224,9 +227,9 @@ TEST_F(PlanSearchTest, RefusesFlagsThatMeanNothingHere) {
   refused_33b({"--gpu-memory-gib", "80"}, "the cluster's file says it");
   refused_33b({"--prefill-chunk", "512"}, "the search chooses it");
   refused_33b({"--kv-blocks", "512"}, "it follows from the memory");
-  expect_refused({"--model", model("deepseek-coder-33b"), "--layout", "62x8", "--objective",
-                  "latency"},
-                 "--objective requires --cluster");
+  expect_refused(
+      {"--model", model("deepseek-coder-33b"), "--layout", "62x8", "--objective", "latency"},
+      "--objective requires --cluster");
 }
 
 TEST_F(PlanSearchTest, RefusesLayoutsThatTheClusterCannotHold) {
@@ -241,20 +244,23 @@ TEST_F(PlanSearchTest, RefusesLayoutsThatTheClusterCannotHold) {
 TEST_F(PlanSearchTest, SaysByHowMuchLimitsAreMissedAndWhatWouldDo) {
   refused_33b({"--slo-tpot-ms", "1"}, "ms against a limit of 1.0 (");
   refused_33b({"--slo-ttft-ms", "800", "--max-gpus", "1"}, "without --max-gpus");
-  // 67 GB of weights on one 80 GB GPU leave no room; nor do two layers less.
+  // 141 GB of weights on a GPU of 140 GiB.
   const std::vector<std::string> small = {
       "--model", model("llama-3.1-70b"), "--cluster", cluster("h200-1x1"), "--configs", config("")};
-  expect_refused(small, "short ");
+  expect_refused(small, "TP 1 x PP 1: stage 0: short ");
+  expect_refused(small, "with 2 times the nodes: 40x1,40x1 on 2 GPUs");
 }
 
 TEST_F(PlanSearchTest, RefusesUnknownGpusAndBadFiles) {
   write("bad.yaml", "version: 1\nname: x\nnodes: [\n");
-  write("gpu.yaml", "version: 1\nname: x\nnodes:\n  - {name: n, count: 1, gpus: 8, gpu: h1000-sxm, "
-                    "gpu_memory_gib: 80, nvlink_gbps: 450, pcie_gbps: 64, nic_count: 1, nic_gbps: "
-                    "50, nic_latency_us: 5}\n");
-  write("huge.yaml", "version: 1\nname: x\nnodes:\n  - {name: n, count: 1000000, gpus: 8, gpu: "
-                     "h100-sxm, gpu_memory_gib: 80, nvlink_gbps: 450, pcie_gbps: 64, nic_count: 8, "
-                     "nic_gbps: 50, nic_latency_us: 5}\n");
+  write("gpu.yaml",
+        "version: 1\nname: x\nnodes:\n  - {name: n, count: 1, gpus: 8, gpu: h1000-sxm, "
+        "gpu_memory_gib: 80, nvlink_gbps: 450, pcie_gbps: 64, nic_count: 1, nic_gbps: "
+        "50, nic_latency_us: 5}\n");
+  write("huge.yaml",
+        "version: 1\nname: x\nnodes:\n  - {name: n, count: 1000000, gpus: 8, gpu: "
+        "h100-sxm, gpu_memory_gib: 80, nvlink_gbps: 450, pcie_gbps: 64, nic_count: 8, "
+        "nic_gbps: 50, nic_latency_us: 5}\n");
   write("w.yaml", "version: 1\nprompt_tokens: 512\noutput_tokens: x\n");
   const std::string coder = model("deepseek-coder-33b");
   const auto on = [&](const std::string& path, const std::string& part) {
@@ -275,16 +281,17 @@ TEST_F(PlanSearchTest, RefusesModelsBeyondTheSearch) {
   ASSERT_NE(at, std::string::npos);
   facts.replace(at, 12, "n_layers: 100000");
   write("deep.yaml", facts);
-  expect_refused({"--model", file("deep.yaml"), "--cluster", cluster("h100-2x8"), "--configs",
-                  config("")},
-                 "n_layers 100000");
+  expect_refused(
+      {"--model", file("deep.yaml"), "--cluster", cluster("h100-2x8"), "--configs", config("")},
+      "n_layers 100000");
 }
 
 // The largest cluster that a file may have, in the time of a coffee at most.
 TEST_F(PlanSearchTest, AMillionGpusAreSearched) {
-  write("million.yaml", "version: 1\nname: x\nnodes:\n  - {name: n, count: 125000, gpus: 8, gpu: "
-                        "h100-sxm, gpu_memory_gib: 80, nvlink_gbps: 450, pcie_gbps: 64, nic_count: "
-                        "8, nic_gbps: 50, nic_latency_us: 5}\n");
+  write("million.yaml",
+        "version: 1\nname: x\nnodes:\n  - {name: n, count: 125000, gpus: 8, gpu: "
+        "h100-sxm, gpu_memory_gib: 80, nvlink_gbps: 450, pcie_gbps: 64, nic_count: "
+        "8, nic_gbps: 50, nic_latency_us: 5}\n");
   const json found = json_of(plan({"--model", model("deepseek-coder-33b"), "--cluster",
                                    file("million.yaml"), "--configs", config(""), "--json"}));
   EXPECT_TRUE(found["plan"].is_object());

@@ -17,17 +17,29 @@ using test::run_weft;
 const std::string kModel = std::string(WEFT_SOURCE_DIR) + "/configs/models/demo";
 
 CommandResult search(const std::string& plan, std::vector<std::string> more) {
-  std::vector<std::string> words = {"plan",      "--model",         kModel, "--cluster",
-                                    "cpu-local", "--configs",       std::string(WEFT_SOURCE_DIR) + "/configs",
-                                    "--prompt-tokens", "64", "--output-tokens", "16",
-                                    "--concurrency", "4", "-o", plan};
+  std::vector<std::string> words = {"plan",
+                                    "--model",
+                                    kModel,
+                                    "--cluster",
+                                    "cpu-local",
+                                    "--configs",
+                                    std::string(WEFT_SOURCE_DIR) + "/configs",
+                                    "--prompt-tokens",
+                                    "64",
+                                    "--output-tokens",
+                                    "16",
+                                    "--concurrency",
+                                    "4",
+                                    "-o",
+                                    plan};
   words.insert(words.end(), more.begin(), more.end());
   return run_weft(1, words);
 }
 
 std::vector<std::string> run_words(const std::string& plan) {
-  return {"run", "--model", kModel, "--plan", plan, "--prompt", "def fibonacci(n):",
-          "--max-tokens", "12", "--ignore-eos", "--json"};
+  return {"run",      "--model",           kModel,         "--plan", plan,
+          "--prompt", "def fibonacci(n):", "--max-tokens", "12",     "--ignore-eos",
+          "--json"};
 }
 
 // The same tokens as without a plan, on whatever the search chose.
