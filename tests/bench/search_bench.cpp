@@ -57,6 +57,23 @@ BENCHMARK(search_loaded)
     ->ArgsProduct({{16, 128, 1024}, {0, 1, 2}})
     ->Unit(benchmark::kMillisecond);
 
+// Nodes of up to four kinds: eight, seven, four and twelve GPUs, four nodes of each.
+void search_mixed(benchmark::State& state) {
+  SearchRequest request = request_for(32, 62, static_cast<Objective>(state.range(1)));
+  const size_t gpus[] = {8, 7, 4, 12};
+  for (size_t c = 1; c < static_cast<size_t>(state.range(0)); ++c) {
+    request.cluster.nodes.push_back(request.cluster.nodes.front());
+    request.cluster.nodes.back().name = "class" + std::to_string(c);
+    request.cluster.nodes.back().gpus = gpus[c];
+    request.cluster.nodes.back().nvlink_gbps = 300;
+  }
+  run(state, request);
+}
+BENCHMARK(search_mixed)
+    ->ArgNames({"classes", "objective"})
+    ->ArgsProduct({{2, 3, 4}, {0, 1, 2}})
+    ->Unit(benchmark::kMillisecond);
+
 // Also replicas with prefill and decode groups.
 void search_separate_groups(benchmark::State& state) {
   SearchRequest request =
