@@ -8,18 +8,21 @@
 namespace weft::launch {
 
 void add_validate_options(CLI::App& command, ValidateOptions& options) {
-  command
-      .add_option("--validate", options.rows,
-                  "Predict every measured row of this CSV file, and print the errors")
-      ->type_name("FILE");
+  CLI::Option* rows =
+      command
+          .add_option("--validate", options.rows,
+                      "Predict every measured row of this CSV file, and print the errors")
+          ->type_name("FILE");
   command
       .add_option("--engine-profile", options.engine_profile,
-                  "With --validate: used instead of the shipped profile of its engine")
-      ->type_name("FILE");
+                  "Used instead of the shipped profile of its engine")
+      ->type_name("FILE")
+      ->needs(rows);
   command
       .add_option("--configs", options.configs,
                   "Folder with models, profiles and engines (default: the shipped one)")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->needs(rows);
 }
 
 std::string validation_text(const ValidateOptions& options, bool json) {

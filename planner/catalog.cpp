@@ -28,16 +28,17 @@ std::vector<ModelSpec> read_models(const std::string& folder) {
 const ModelSpec& Catalog::model(const std::string& name) {
   const std::string folder = folder_ + "/models";
   if (!models_) models_ = read_models(folder);
-  std::vector<std::string_view> known;
+  std::vector<std::string_view> known, own;
   for (const ModelSpec& model : *models_) {
     if (model.name == name ||
         std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end())
       return model;
+    own.push_back(model.name);
     known.push_back(model.name);
     known.insert(known.end(), model.aliases.begin(), model.aliases.end());
   }
   throw UnknownName(fmt::format("no model is called \"{}\"{}; {} has {}", name,
-                                did_you_mean(name, known), folder, fmt::join(known, ", ")));
+                                did_you_mean(name, known), folder, fmt::join(own, ", ")));
 }
 
 const MachineProfile& Catalog::machine(const std::string& gpu) {

@@ -174,13 +174,17 @@ void predict(const CostModel& costs, const MeasuredRow& row, RowPrediction& pred
   }
   schedule.batch = std::min(schedule.batch, with_kv);
   PipelineTimes times = times_of(costs, stages, schedule);
-  times.kv_blocks = blocks * row.attention_dp;
-  const Served served = ContinuousBatching(request, habits)
-                            .served(times, schedule, static_cast<double>(row.concurrency));
+  times.kv_blocks = blocks;
+  // Each group of data-parallel attention serves its share.
+  const double groups = static_cast<double>(row.attention_dp);
+  Schedule of_group = schedule;
+  of_group.batch = (schedule.batch + row.attention_dp - 1) / row.attention_dp;
+  const double asked = static_cast<double>(row.concurrency) / groups;
+  const Served served = ContinuousBatching(request, habits).served(times, of_group, asked);
   prediction.ttft_ms = served.ttft_ms;
   prediction.tpot_ms = served.tpot_ms;
-  prediction.tokens_per_s = served.tokens_per_s;
-  prediction.served_at_once = served.concurrency;
+  prediction.tokens_per_s = served.tokens_per_s * groups;
+  prediction.served_at_once = served.concurrency * groups;
   prediction.saturated = served.saturated;
   for (const StageShape& shape : stages) {
     add(prediction.decode, costs.decode_parts(shape, schedule));

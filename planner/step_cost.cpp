@@ -140,10 +140,12 @@ StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tok
     return estimate.us * 1e-3;
   };
   parts.products_ms = layers * ms(layer_products(s, rank, tokens)) * engine.prefill_products;
-  parts.experts_ms = layers * layer_experts_us(s, rank, count) * 1e-3;
+  // Groups of data-parallel attention prefill a prompt each, and meet at the experts.
+  const double all_groups = count * static_cast<double>(s.attention_dp);
+  parts.experts_ms = layers * layer_experts_us(s, rank, all_groups) * 1e-3;
   parts.attention_ms =
       layers * ms(prefill_attention_us(*s.machine, count, prior, rank.heads, s.model->head_dim));
-  parts.collectives_ms = layers * ms(layer_collectives(s, shape, count));
+  parts.collectives_ms = layers * ms(layer_collectives(s, shape, all_groups));
   const double passes_us = count * static_cast<double>(s.model->hidden) * kActivationBytes *
                            kElementwisePasses / s.machine->rates.memory_gbps * 1e-3;
   parts.other_ms = layers * passes_us * 1e-3;

@@ -42,7 +42,7 @@ struct StepParts {
 StepParts decode_step(const StepSetting& setting, const StageShape& shape, size_t batch,
                       double context);
 
-// `tokens` tokens of one prompt after `prior` of it.
+// `tokens` tokens of one prompt after `prior` of it (of one in each group of attention_dp).
 StepParts prefill_step(const StepSetting& setting, const StageShape& shape, size_t tokens,
                        double prior);
 

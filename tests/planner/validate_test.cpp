@@ -61,6 +61,24 @@ TEST(Validate, PipelineStagesShareTheModel) {
   EXPECT_NEAR(two.decode.attention_ms, one.decode.attention_ms / 2, 0.1 * one.decode.attention_ms);
 }
 
+TEST(Validate, DataParallelAttentionServesInGroups) {
+  MeasuredRow row = row_of(8, 64, 500, 30);
+  row.model = "Qwen/Qwen3-235B-A22B-FP8";
+  row.gpu = "h200";
+  row.weights = NumberFormat::fp8;
+  row.moe_ep = 8;
+  const RowPrediction tensor = predicted(row);
+  row.tp = 1;
+  row.attention_dp = 8;
+  const RowPrediction data = predicted(row);
+  EXPECT_EQ(data.left_out, "");
+  EXPECT_EQ(data.served_at_once, 64);
+  // Eight prompts are prefilled at once, each on one GPU: later, and no more of them in all.
+  EXPECT_GT(data.prefill.attention_ms, 4 * tensor.prefill.attention_ms);
+  EXPECT_LT(data.tpot_ms, 2 * tensor.tpot_ms);
+  EXPECT_GT(data.tpot_ms, tensor.tpot_ms / 2);
+}
+
 TEST(Validate, ASaturatedRowIsPredictedAsSaturated) {
   MeasuredRow row = row_of(2, 128, 58752, 55.2);
   row.prompt_tokens = 4096;
