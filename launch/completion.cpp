@@ -74,7 +74,16 @@ std::optional<double> Completion::tpot_ms() const {
 }
 
 const char* finish_name(runtime::FinishReason reason) {
-  return reason == runtime::FinishReason::stop ? "stop" : "length";
+  switch (reason) {
+    case runtime::FinishReason::stop:
+      return "stop";
+    case runtime::FinishReason::length:
+      return "length";
+    case runtime::FinishReason::none:
+    case runtime::FinishReason::cancelled:
+      break;
+  }
+  return "abort";
 }
 
 std::string completion_json(const Completion& completion, size_t index, const RunReport& run,
@@ -86,12 +95,13 @@ std::string completion_json(const Completion& completion, size_t index, const Ru
   line["finish_reason"] = finish_name(completion.finish);
   line["prompt_tokens"] = completion.n_prompt;
   line["completion_tokens"] = completion.ids.size();
-  line["ttft_ms"] = completion.ttft_ms();
+  line["ttft_ms"] =
+      completion.ids.empty() ? ordered_json(nullptr) : ordered_json(completion.ttft_ms());
   const std::optional<double> tpot = completion.tpot_ms();
   line["tpot_ms"] = tpot ? ordered_json(*tpot) : ordered_json(nullptr);
   line["layout"] = run.layout;
   line["predicted"] = predicted_json(run.predicted);
-  line["stages"] = stages_json(run.stages);
+  if (!run.stages.empty()) line["stages"] = stages_json(run.stages);
   if (with_logprobs) line["logprobs"] = logprobs_json(completion.logprobs);
   return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

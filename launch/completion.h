@@ -44,8 +44,8 @@ struct Completion {
 const char* finish_name(runtime::FinishReason reason);
 
 // One line: index, text, token_ids, finish_reason, prompt_tokens, completion_tokens, ttft_ms,
-// tpot_ms, layout, what the plan predicted (null where it did not), the run's stages with both, and
-// logprobs where they were asked for.
+// tpot_ms, layout, what the plan predicted (null where it did not), at the run's end its stages
+// with both, and logprobs where they were asked for.
 std::string completion_json(const Completion& completion, size_t index, const RunReport& run,
                             bool with_logprobs);
 

@@ -24,7 +24,9 @@ void say_and_close(parallel::MpiSession& session, const std::string& what) {
   session.close();
 }
 
-void end_job(parallel::MpiSession& session, const std::string& what, int status) {
+void end_job(parallel::MpiSession& session, parallel::Guardian& guardian, const std::string& what,
+             int status) {
+  if (guardian) guardian.fail(what, status);
   fmt::print(stderr, "weft: rank {} (host {}): {}\n", session.rank(), host_name(), what);
   std::fflush(stderr);
   session.abort(status);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "parallel/guardian.h"
 #include "parallel/mpi_session.h"
 #include "runtime/base/error.h"
 
@@ -19,7 +20,8 @@ class AlreadySaid : public Error {
 void say_and_close(parallel::MpiSession& session, const std::string& what);
 
 // A failure of this rank alone: says it with the rank's and host's names and ends the job
-// everywhere.
-[[noreturn]] void end_job(parallel::MpiSession& session, const std::string& what, int status);
+// everywhere, by the guardians where there are any.
+[[noreturn]] void end_job(parallel::MpiSession& session, parallel::Guardian& guardian,
+                          const std::string& what, int status);
 
 }  // namespace weft::launch

@@ -8,6 +8,7 @@
 #include "launch/completion.h"
 #include "launch/problems.h"
 #include "launch/run_options.h"
+#include "parallel/guardian.h"
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
 #include "runtime/engine.h"
@@ -16,7 +17,7 @@ namespace weft::launch {
 
 class Job {
  public:
-  Job(const parallel::MpiSession& session, const RunOptions& options);
+  Job(const parallel::MpiSession& session, parallel::Guardian& guardian, const RunOptions& options);
 
   // All of it; rank 0 prints. A collective of all ranks.
   void run();
@@ -33,14 +34,16 @@ class Job {
   void answer();
   runtime::FinishReason take_token(size_t sequence, const runtime::TokenResults& results,
                                    size_t row);
-  void finish_texts();
+  void print_finished();
   void show_piece(const std::string& piece) const;
-  void print() const;
+  void print(const Completion& completion, size_t index) const;
+  void finish();
   void write_logits() const;
   void report_load() const;
   void report_stages();
 
   const parallel::MpiSession& session_;
+  parallel::Guardian& guardian_;
   const RunOptions& options_;
   planner::ModelSpec spec_;
   size_t rank_memory_bytes_ = 0;  // of the rank that has least
@@ -50,6 +53,7 @@ class Job {
   std::vector<int32_t> eos_ids_;
   std::vector<Completion> completions_;  // rank 0
   RunReport report_;                     // rank 0
+  size_t n_printed_ = 0;                 // of them, the first ones
   std::unique_ptr<runtime::Scheduler> scheduler_;
   std::unique_ptr<runtime::Engine> engine_;
 };

@@ -67,6 +67,21 @@ void add_output_options(CLI::App& command, RunOptions& o) {
   command.add_flag("--verbose", o.verbose, "Log more, on every rank");
 }
 
+void add_failure_options(CLI::App& command, RunOptions& o) {
+  command
+      .add_option("--step-limit-s", o.step_limit_s,
+                  "A step that takes longer ends the job; 0 sets no limit (default: from the plan, "
+                  "10 or more)")
+      ->check(CLI::Range(0.0, 1e6));
+  command
+      .add_option("--drain-s", o.drain_s,
+                  "After SIGTERM, SIGINT or SIGUSR1: seconds within which the job ends in order")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  command.add_flag("!--no-guardian", o.guardian,
+                   "No process beside each rank that ends the job when one fails: for debuggers");
+}
+
 }  // namespace
 
 void add_run_options(CLI::App& command, RunOptions& o) {
@@ -79,8 +94,12 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   add_prompt_options(command, o);
   add_sampling_options(command, o);
   add_output_options(command, o);
+  add_failure_options(command, o);
   command.add_option("--threads", o.threads, "Threads of each rank (default: its share of cores)")
       ->check(CLI::Range(1, 1024));
+  command.add_flag("!--no-bind", o.bind,
+                   "Leave ranks on the CPUs where the launcher put them (default: each gets whole "
+                   "cores of its own, where there are enough)");
 }
 
 Ask default_ask(const RunOptions& options, const runtime::GenerationDefaults& defaults) {

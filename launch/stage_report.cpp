@@ -25,20 +25,20 @@ std::optional<double> StageReport::decode_ms() const {
   return mean(times.decode_ms, times.n_decodes);
 }
 
-RunReport make_report(const planner::Plan& plan, const std::vector<runtime::StageTimes>& times) {
-  RunReport report;
-  report.layout = planner::layout_text(plan);
-  report.predicted = plan.predicted.speed;
+std::vector<StageReport> make_reports(const planner::Plan& plan,
+                                      const std::vector<runtime::StageTimes>& times) {
+  std::vector<StageReport> reports;
+  const std::optional<planner::Speed>& speed = plan.predicted.speed;
   size_t rank = 0;
   for (const planner::Stage& stage : plan.replicas.front().stages) {
-    StageReport& made = report.stages.emplace_back();
+    StageReport& made = reports.emplace_back();
     made.layers = stage.layers;
     made.tp = stage.tp;
     made.times = times.at(rank);
-    if (report.predicted) made.predicted = report.predicted->stages.at(report.stages.size() - 1);
+    if (speed) made.predicted = speed->stages.at(reports.size() - 1);
     rank += stage.tp;
   }
-  return report;
+  return reports;
 }
 
 std::string to_text(const StageReport& stage) {

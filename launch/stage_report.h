@@ -24,11 +24,12 @@ struct StageReport {
 struct RunReport {
   std::string layout;
   std::optional<planner::Speed> predicted;  // none in a plan that was made by hand
-  std::vector<StageReport> stages;
+  std::vector<StageReport> stages;          // none before the run's end
 };
 
 // `times` of all ranks, in their order.
-RunReport make_report(const planner::Plan& plan, const std::vector<runtime::StageTimes>& times);
+std::vector<StageReport> make_reports(const planner::Plan& plan,
+                                      const std::vector<runtime::StageTimes>& times);
 
 // "layers 0-2 on 2 ranks: …", and what was predicted.
 std::string to_text(const StageReport& stage);

@@ -56,7 +56,9 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
       pool_(options.n_threads),
       stream_(pool_),
       place_(place_of(plan, session.rank())),
-      shape_(shape_of(spec, plan, place_)) {
+      shape_(shape_of(spec, plan, place_)),
+      watch_(options.watch),
+      drain_s_(options.drain_s) {
   connect(plan, options.results);
   parallel::agree(session, [&] { load(plan, source, options.progress); });
   parallel::agree(session, [&] {
@@ -93,22 +95,39 @@ void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadPro
 }
 
 void Engine::drive(Scheduler& scheduler, const OnToken& on_token) {
-  while (!scheduler.finished()) {
+  Drain drain(watch_, drain_s_);
+  for (;;) {
+    if (drain.asked()) drain.cuts() ? scheduler.cancel_idle() : scheduler.cancel_waiting();
+    if (scheduler.finished()) return;
     if (const TokenResults* results = worker_->try_results()) {
-      take_in(scheduler, on_token, *results);
+      take_in(scheduler, on_token, drain, *results);
     } else if (scheduler.next(batch_)) {
       announce(batch_);
-      worker_->execute(batch_);
+      execute(batch_);
     } else {
       WEFT_EXPECT(scheduler.n_in_flight() > 0);  // else nothing could ever start
-      take_in(scheduler, on_token, worker_->wait_results());
+      take_in(scheduler, on_token, drain, wait_results());
     }
   }
 }
 
-void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const TokenResults& results) {
-  scheduler.apply(results,
-                  [&](size_t sequence, size_t row) { return on_token(sequence, results, row); });
+void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const Drain& drain,
+                     const TokenResults& results) {
+  scheduler.apply(results, [&](size_t sequence, size_t row) {
+    const FinishReason asked = on_token(sequence, results, row);
+    return asked == FinishReason::none && drain.cuts() ? FinishReason::cancelled : asked;
+  });
+}
+
+void Engine::execute(const Batch& batch) {
+  const parallel::WatchedStep step(watch_);
+  worker_->execute(batch);
+}
+
+// Part of a step: of those that the other stages run for it.
+const TokenResults& Engine::wait_results() {
+  const parallel::WatchedStep step(watch_);
+  return worker_->wait_results();
 }
 
 void Engine::announce(const Batch& batch) {
@@ -121,7 +140,7 @@ void Engine::follow() {
     batch_.decode(batches_->receiver().wait());
     batches_->receiver().release();
     if (batch_.last) return;
-    worker_->execute(batch_);
+    execute(batch_);
   }
 }
 

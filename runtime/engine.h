@@ -10,8 +10,10 @@
 #include "kernels/device.h"
 #include "parallel/communicator.h"
 #include "parallel/control_channel.h"
+#include "parallel/guardian_page.h"
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
+#include "runtime/drain.h"
 #include "runtime/rank_worker.h"
 #include "runtime/scheduler.h"
 #include "runtime/tensor_source.h"
@@ -23,6 +25,8 @@ struct EngineOptions {
   size_t n_threads = 1;  // of this rank
   ResultShape results;   // what comes beside tokens
   LoadProgress progress;
+  parallel::StepWatch watch;  // the guardian's eye on each step
+  double drain_s = 20;        // from a drain's signal to the end
 };
 
 class Engine {
@@ -37,7 +41,8 @@ class Engine {
   using OnToken =
       std::function<FinishReason(size_t sequence, const TokenResults& results, size_t row)>;
 
-  // Rank 0: runs until every sequence of the scheduler has finished.
+  // Rank 0: runs until every sequence of the scheduler has finished, or been cancelled because a
+  // signal asked the job to end.
   void drive(Scheduler& scheduler, const OnToken& on_token);
   // The other ranks: execute batches until rank 0 sends the last one.
   void follow();
@@ -49,13 +54,18 @@ class Engine {
 
   const LoadReport& load_report() const { return load_report_; }
   size_t n_threads() const { return pool_.n_threads(); }
+  // The signal that cut drive() short, or 0.
+  int drained_by() const { return watch_.drain_signal(); }
   const StageTimes& times() const { return worker_->times(); }
 
  private:
   void connect(const planner::Plan& plan, ResultShape result_shape);
   void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
-  void take_in(Scheduler& scheduler, const OnToken& on_token, const TokenResults& results);
+  void take_in(Scheduler& scheduler, const OnToken& on_token, const Drain& drain,
+               const TokenResults& results);
   void announce(const Batch& batch);
+  void execute(const Batch& batch);
+  const TokenResults& wait_results();
 
   const parallel::MpiSession& session_;
   kernels::ThreadPool pool_;
@@ -70,6 +80,8 @@ class Engine {
   StageWeights weights_;
   LoadReport load_report_;
   std::optional<RankWorker> worker_;
+  parallel::StepWatch watch_;
+  double drain_s_;
   Batch batch_;
 };
 

@@ -170,6 +170,21 @@ void Scheduler::preempt(size_t number) {
   ++n_preempted_;
 }
 
+void Scheduler::cancel_waiting() {
+  for (const size_t number : waiting_) sequences_[number]->finish = FinishReason::cancelled;
+  waiting_.clear();
+}
+
+void Scheduler::cancel_idle() {
+  cancel_waiting();
+  for (size_t i = running_.size(); i > 0; --i) {
+    const size_t number = running_[i - 1];
+    if (sequences_[number]->n_in_flight > 0) continue;
+    release(number);
+    sequences_[number]->finish = FinishReason::cancelled;
+  }
+}
+
 void Scheduler::release(size_t number) {
   Sequence& sequence = *sequences_[number];
   pool_.give_back(sequence.blocks);

@@ -44,6 +44,11 @@ class Scheduler {
     }
   }
 
+  // Ends what waits for its turn (again), as cancelled.
+  void cancel_waiting();
+  // Ends also what runs, except that a sequence in a batch in flight ends by on_token's answer.
+  void cancel_idle();
+
   const Sequence& sequence(size_t number) const { return *sequences_[number]; }
   bool finished() const { return waiting_.empty() && running_.empty(); }
   size_t n_in_flight() const { return in_flight_.size(); }

@@ -16,7 +16,7 @@ struct Request {
   size_t max_tokens = 128;
 };
 
-enum class FinishReason : uint8_t { none, stop, length };
+enum class FinishReason : uint8_t { none, stop, length, cancelled };
 
 struct Sequence {
   Request request;

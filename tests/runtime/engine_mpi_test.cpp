@@ -41,7 +41,8 @@ class EngineRun : public ::testing::TestWithParam<size_t> {
       : spec_(read_hf_config(WEFT_SOURCE_DIR "/configs/models/demo")),
         plan_(plan_for(spec_, static_cast<size_t>(session().size()))),
         source_(make_synthetic(spec_, 3)),
-        engine_(session(), spec_, plan_, *source_, {GetParam(), {}, {}}) {}
+        engine_(session(), spec_, plan_, *source_,
+                {GetParam(), {}, {}, parallel::StepWatch(&page_)}) {}
   ~EngineRun() override { engine_.close(); }
 
   // Allocations of this rank while three prompts get n_tokens each.
@@ -69,6 +70,7 @@ class EngineRun : public ::testing::TestWithParam<size_t> {
     return n_allocations() - before;
   }
 
+  parallel::GuardianPage page_;  // steps are noted, as in a job with guardians
   planner::ModelSpec spec_;
   planner::Plan plan_;
   std::unique_ptr<TensorSource> source_;

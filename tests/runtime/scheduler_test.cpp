@@ -154,6 +154,66 @@ TEST(Scheduler, GivesEveryRowOnceAndFinishesUnderRandomLimits) {
   }
 }
 
+// What waits ends at once; what runs goes on to its end, and the blocks all come back.
+TEST(Scheduler, CancelsWhatWaits) {
+  const planner::Limits limits = small_limits();
+  Scheduler scheduler(limits);
+  for (size_t i = 0; i < limits.max_sequences + 3; ++i) scheduler.add(request_of(5, 7));
+  CheckingModel model(limits);
+  Batch batch;
+  batch.reserve(limits);
+  ASSERT_TRUE(scheduler.next(batch));
+  model.execute(batch);
+  scheduler.cancel_waiting();
+  while (!scheduler.finished()) {
+    if (scheduler.next(batch)) {
+      model.execute(batch);
+      continue;
+    }
+    scheduler.apply(model.in_flight.front(), [](size_t, size_t) { return FinishReason::none; });
+    model.in_flight.pop_front();
+  }
+  for (size_t i = 0; i < limits.max_sequences + 3; ++i) {
+    const Sequence& sequence = scheduler.sequence(i);
+    const bool ran = i < limits.max_sequences;
+    EXPECT_EQ(sequence.finish, ran ? FinishReason::length : FinishReason::cancelled) << i;
+    EXPECT_EQ(sequence.n_output(), ran ? 7u : 0u) << i;
+  }
+  EXPECT_EQ(scheduler.n_free_blocks(), limits.kv_blocks);
+}
+
+// At any moment, with batches in flight or none: after what is in flight nothing is left.
+TEST(Scheduler, CancelsWhatRuns) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    planner::Limits limits = small_limits();
+    limits.batches_in_flight = 1 + seed % 3;
+    Scheduler scheduler(limits);
+    for (size_t i = 0; i < 9; ++i) scheduler.add(request_of(1 + random() % 90, 1 + random() % 90));
+    CheckingModel model(limits);
+    Batch batch;
+    batch.reserve(limits);
+    const size_t n_before = random() % 60;
+    for (size_t step = 0; !scheduler.finished(); ++step) {
+      ASSERT_LT(step, n_before + 20) << "cancelled sequences go on";
+      const bool cancels = step >= n_before;
+      if (cancels) scheduler.cancel_idle();
+      if (!cancels && scheduler.next(batch)) {
+        model.execute(batch);
+      } else if (!model.in_flight.empty()) {
+        scheduler.apply(model.in_flight.front(), [&](size_t, size_t) {
+          return cancels ? FinishReason::cancelled : FinishReason::none;
+        });
+        model.in_flight.pop_front();
+      }
+    }
+    for (size_t i = 0; i < 9; ++i)
+      EXPECT_NE(scheduler.sequence(i).finish, FinishReason::none) << "sequence " << i;
+    EXPECT_EQ(scheduler.n_free_blocks(), limits.kv_blocks);
+  }
+}
+
 TEST(Scheduler, PreemptsWhenBlocksRunOutAndRecomputes) {
   planner::Limits limits = small_limits();
   limits.kv_blocks = 8;  // prompts of 3 + 2 blocks; with their answers 7 + 5

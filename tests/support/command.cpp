@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
+#include <utility>
 
 namespace weft::test {
 namespace {
@@ -38,39 +39,57 @@ bool drain(int fd, std::string& to) {
   return n > 0;
 }
 
-// Until both streams have ended, or time has run out.
-bool collect(int out, int err, CommandResult& result, Clock::time_point deadline) {
-  pollfd streams[2] = {{out, POLLIN, 0}, {err, POLLIN, 0}};
-  while (streams[0].fd >= 0 || streams[1].fd >= 0) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0 || poll(streams, 2, static_cast<int>(left)) == 0) return false;
-    if (streams[0].revents != 0 && !drain(out, result.out)) streams[0].fd = -1;
-    if (streams[1].revents != 0 && !drain(err, result.err)) streams[1].fd = -1;
-  }
-  return true;
-}
-
 }  // namespace
 
-CommandResult run_command(const std::vector<std::string>& arguments, int timeout_s) {
+Command::Command(const std::vector<std::string>& arguments) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
     throw std::runtime_error("no pipe for a child process");
-  const pid_t child = fork();
-  if (child == 0) become(arguments, out[1], err[1]);
+  pid_ = fork();
+  if (pid_ == 0) become(arguments, out[1], err[1]);
   close(out[1]);
   close(err[1]);
-  CommandResult result;
-  const auto deadline = Clock::now() + std::chrono::seconds(timeout_s);
-  result.timed_out = !collect(out[0], err[0], result, deadline);
-  if (result.timed_out) kill(-child, SIGKILL);
-  close(out[0]);
-  close(err[0]);
+  out_ = out[0];
+  err_ = err[0];
+}
+
+Command::~Command() {
+  if (pid_ < 0) return;
+  kill(-pid_, SIGKILL);
+  finish(5);
+}
+
+// Until both streams have ended (or stderr holds the text); false where time has run out before.
+bool Command::collect(Clock::time_point deadline, const std::string* until) {
+  while (out_ >= 0 || err_ >= 0) {
+    if (until != nullptr && result_.err.find(*until) != std::string::npos) return true;
+    pollfd streams[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0 || poll(streams, 2, static_cast<int>(left)) == 0) return false;
+    if (streams[0].revents != 0 && !drain(out_, result_.out)) close(std::exchange(out_, -1));
+    if (streams[1].revents != 0 && !drain(err_, result_.err)) close(std::exchange(err_, -1));
+  }
+  return until == nullptr;
+}
+
+bool Command::says(const std::string& text, int timeout_s) {
+  return collect(Clock::now() + std::chrono::seconds(timeout_s), &text);
+}
+
+CommandResult Command::finish(int timeout_s) {
+  result_.timed_out = !collect(Clock::now() + std::chrono::seconds(timeout_s), nullptr);
+  if (result_.timed_out) kill(-pid_, SIGKILL);
+  for (int* fd : {&out_, &err_})
+    if (*fd >= 0) close(std::exchange(*fd, -1));
   int status = 0;
-  waitpid(child, &status, 0);
-  result.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  return result;
+  waitpid(std::exchange(pid_, -1), &status, 0);
+  result_.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return result_;
+}
+
+CommandResult run_command(const std::vector<std::string>& arguments, int timeout_s) {
+  return Command(arguments).finish(timeout_s);
 }
 
 CommandResult run_weft(int n_ranks, const std::vector<std::string>& arguments, int timeout_s) {

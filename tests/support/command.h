@@ -1,6 +1,9 @@
 // Runs a program as a user would and gives back what it said.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,29 @@ struct CommandResult {
   bool timed_out = false;
   std::string out;
   std::string err;
+};
+
+// A program that runs beside the test.
+class Command {
+ public:
+  Command(const std::vector<std::string>& arguments);
+  ~Command();  // ends the whole process group
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Until its stderr holds the text; false where it ended, or the time has run out, before.
+  bool says(const std::string& text, int timeout_s);
+  // Waits for the end of the program and of both its outputs, with what was said so far.
+  CommandResult finish(int timeout_s);
+
+ private:
+  bool collect(std::chrono::steady_clock::time_point deadline, const std::string* until);
+
+  pid_t pid_ = -1;
+  int out_ = -1;
+  int err_ = -1;
+  CommandResult result_;
 };
 
 // The whole process group is killed after the time limit.
