@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/prompts.h"
+#include "launch/stage_report.h"
 #include "runtime/completion_text.h"
 #include "runtime/sequence.h"
 #include "runtime/token_results.h"
@@ -43,8 +44,9 @@ struct Completion {
 const char* finish_name(runtime::FinishReason reason);
 
 // One line: index, text, token_ids, finish_reason, prompt_tokens, completion_tokens, ttft_ms,
-// tpot_ms, layout, and logprobs where they were asked for.
-std::string completion_json(const Completion& completion, size_t index, const std::string& layout,
+// tpot_ms, layout, what the plan predicted (null where it did not), at the run's end its stages
+// with both, and logprobs where they were asked for.
+std::string completion_json(const Completion& completion, size_t index, const RunReport& run,
                             bool with_logprobs);
 
 }  // namespace weft::launch

@@ -223,21 +223,15 @@ void Job::report_load() const {
 }
 
 // What each stage's first rank did with its time.
-void Job::report_stages() const {
+void Job::report_stages() {
   const auto all = parallel::gather(session_, engine_->times());
   if (!leads()) return;
-  size_t rank = 0;
-  for (const planner::Stage& stage : plan_.replicas.front().stages) {
-    const runtime::StageTimes& times = all[rank];
-    spdlog::info(
-        "layers {}-{} on {} ranks: {} batches, {:.1f} ms busy, {:.1f} ms waiting for input",
-        stage.layers.begin, stage.layers.end - 1, stage.tp, times.n_batches, times.busy_ms,
-        times.wait_ms);
-    rank += stage.tp;
-  }
+  report_.stages = make_reports(plan_, all);
+  for (const StageReport& stage : report_.stages) spdlog::info("{}", to_text(stage));
 }
 
 void Job::answer() {
+  report_ = {planner::layout_text(plan_), plan_.predicted.speed, {}};
   const Clock::time_point now = Clock::now();
   for (Completion& completion : completions_) completion.received = now;
   engine_->drive(*scheduler_,
@@ -271,12 +265,14 @@ runtime::FinishReason Job::take_token(size_t sequence, const runtime::TokenResul
 }
 
 // Completions leave in the prompts' order, each as soon as those before it are out: a failure late
-// in a long file loses none of them.
+// in a long file loses none of them. The last object of --json waits for the stages' times.
 void Job::print_finished() {
   using runtime::FinishReason;
   for (; n_printed_ < completions_.size(); ++n_printed_) {
     const FinishReason finish = scheduler_->sequence(n_printed_).finish;
     if (finish == FinishReason::none) return;
+    const bool is_last = n_printed_ + 1 == completions_.size();
+    if (is_last && options_.json && report_.stages.empty()) return;
     Completion& completion = completions_[n_printed_];
     completion.finish = finish;
     if (completion.text && !completion.text->stopped()) show_piece(completion.text->finish());
@@ -292,8 +288,7 @@ void Job::show_piece(const std::string& piece) const {
 
 void Job::print(const Completion& completion, size_t index) const {
   if (options_.json) {
-    fmt::print("{}\n", completion_json(completion, index, planner::layout_text(plan_),
-                                       options_.logprobs.has_value()));
+    fmt::print("{}\n", completion_json(completion, index, report_, options_.logprobs.has_value()));
   } else {
     if (completions_.size() > 1) fmt::print("--- prompt {} ---\n", index);
     if (options_.stream)
@@ -306,7 +301,8 @@ void Job::print(const Completion& completion, size_t index) const {
     throw run_error("cannot write to stdout");
 }
 
-void Job::finish() const {
+void Job::finish() {
+  print_finished();
   size_t n_tokens = 0;
   for (const Completion& completion : completions_) n_tokens += completion.ids.size();
   if (!options_.logits.empty()) write_logits();

@@ -37,10 +37,10 @@ class Job {
   void print_finished();
   void show_piece(const std::string& piece) const;
   void print(const Completion& completion, size_t index) const;
-  void finish() const;
+  void finish();
   void write_logits() const;
   void report_load() const;
-  void report_stages() const;
+  void report_stages();
 
   const parallel::MpiSession& session_;
   parallel::Guardian& guardian_;
@@ -52,6 +52,7 @@ class Job {
   std::unique_ptr<runtime::Tokenizer> tokenizer_;  // rank 0
   std::vector<int32_t> eos_ids_;
   std::vector<Completion> completions_;  // rank 0
+  RunReport report_;                     // rank 0
   size_t n_printed_ = 0;                 // of them, the first ones
   std::unique_ptr<runtime::Scheduler> scheduler_;
   std::unique_ptr<runtime::Engine> engine_;

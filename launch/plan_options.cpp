@@ -99,7 +99,7 @@ std::vector<planner::StageLayout> layout_of(const PlanOptions& options,
     return planner::balanced_layout(spec, options.tp.value_or(1), options.pp.value_or(1));
   if (world_size == 0)
     throw input_error(
-        "the layout is missing: the automatic search is not there yet, so give --layout "
+        "the layout is missing: give --cluster to search for the best one on it, or --layout "
         "LAYERSxTP,… (as in 4x2,2x2) or --tp T --pp P");
   return {{spec.n_layers, world_size}};
 }
@@ -119,9 +119,14 @@ planner::ManualOptions manual_options(const PlanOptions& options, const planner:
   return manual;
 }
 
-std::string ranks_problem(const std::string& layout, size_t wanted, size_t world_size) {
-  return fmt::format("layout {} needs {} ranks and the job has {}: start it with mpirun -n {}",
-                     layout, wanted, world_size, wanted);
+std::string ranks_problem(const Plan& plan, size_t world_size) {
+  const size_t wanted = planner::world_size(plan);
+  std::string text =
+      fmt::format("layout {} needs {} ranks and the job has {}: start it with mpirun -n {}",
+                  layout_text(plan), wanted, world_size, wanted);
+  const size_t n = plan.replicas.empty() ? 1 : plan.replicas.front().count;
+  if (n > 1) text += fmt::format("; a job runs one replica, so start {} of them", n);
+  return text;
 }
 
 // What each rank may use: as the user says, else as the caller says, else its share of this
@@ -140,8 +145,7 @@ Plan plan_of_layout(const PlanOptions& options, const planner::ModelSpec& spec, 
   planner::ManualOptions manual = manual_options(options, spec);
   manual.rank_memory_bytes = memory_of_rank(options, rank_memory_bytes, n_ranks);
   Plan plan = planner::manual_plan(spec, layout, manual);
-  if (world_size != 0 && n_ranks != world_size)
-    throw Error(ranks_problem(layout_text(plan), n_ranks, world_size));
+  if (world_size != 0 && n_ranks != world_size) throw Error(ranks_problem(plan, world_size));
   return plan;
 }
 
@@ -181,8 +185,7 @@ Plan plan_of_file(const PlanOptions& options, const planner::ModelSpec& spec, si
   check_fixed(options, plan, found);
   for (std::string& problem : planner::problems(plan, spec)) found.push_back(std::move(problem));
   const size_t n_ranks = planner::world_size(plan);
-  if (world_size != 0 && n_ranks != world_size)
-    found.push_back(ranks_problem(layout_text(plan), n_ranks, world_size));
+  if (world_size != 0 && n_ranks != world_size) found.push_back(ranks_problem(plan, world_size));
   // Another model's sizes would only mislead.
   const bool same_model = plan.facts_sha256 == facts_sha256(spec);
   const size_t memory = memory_of_rank(options, rank_memory_bytes, n_ranks);

@@ -41,6 +41,7 @@
 
 #include <algorithm>
 
+#include "planner/model_fields.h"
 #include "planner/plan_fields.h"
 #include "planner/plan_messages.h"
 #include "runtime/base/error.h"
@@ -267,6 +268,9 @@ std::vector<std::string> memory_problems(const ModelSpec& spec, const Plan& plan
                                          size_t rank_memory_bytes) {
   std::vector<std::string> found;
   if (plan.replicas.empty() || spec.n_experts != 0) return found;
+  // problems() names formats that nothing is stored in yet.
+  for (const FormatField& format : kFormatFields)
+    if (!is_float(plan.formats.*format.field)) return found;
   const std::vector<Stage>& stages = plan.replicas.front().stages;
   for (size_t s = 0; s < stages.size(); ++s) {
     if (!tp_problem(spec, stages[s].tp, false).empty()) continue;

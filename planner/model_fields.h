@@ -13,6 +13,13 @@ inline constexpr std::string_view kScalingNames[] = {"none", "linear", "llama3",
 // Weights, activations and KV planes; the order is that of kFloatDTypes.
 inline constexpr std::string_view kFloatDTypeNames[] = {"bf16", "f16", "f32"};
 inline constexpr DType kFloatDTypes[] = {DType::bf16, DType::f16, DType::f32};
+// What a plan may name beside them, in the order of kPlanDTypes: searched for, not executed yet.
+inline constexpr std::string_view kPlanDTypeNames[] = {"bf16", "f16", "f32", "fp8", "int8", "int4"};
+inline constexpr DType kPlanDTypes[] = {DType::bf16, DType::f16,  DType::f32,
+                                        DType::fp8,  DType::int8, DType::int4};
+inline bool is_float(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
+}
 
 // Whose decoder layers weft has, or can plan for (mixtures of experts).
 inline constexpr std::string_view kArchitectures[] = {"LlamaForCausalLM",   "MistralForCausalLM",

@@ -30,7 +30,8 @@ struct RopeSpec {
 
 struct ModelSpec {
   std::string name;
-  std::string architecture;  // as config.json says it: "LlamaForCausalLM"
+  std::vector<std::string> aliases;  // names that others give it: "meta-llama/Llama-3.1-8B"
+  std::string architecture;          // as config.json says it: "LlamaForCausalLM"
   size_t n_layers = 0;
   size_t hidden = 0;
   size_t n_heads = 0;
@@ -67,7 +68,7 @@ ModelSpec read_model_yaml(const std::string& path);
 ModelSpec parse_model_yaml(std::string_view text, const std::string& where);
 std::string to_yaml(const ModelSpec& spec);
 
-// SHA-256 over canonical JSON (sorted keys, no spaces) of the facts without the name.
+// SHA-256 over canonical JSON (sorted keys, no spaces) of the facts without the names.
 std::string facts_sha256(const ModelSpec& spec);
 
 }  // namespace weft::planner

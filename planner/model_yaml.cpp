@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostCount = size_t{1} << 40;  // problems() has each field's own bound
 
 std::vector<std::string_view> fact_keys() {
-  std::vector<std::string_view> keys = {"version"};
+  std::vector<std::string_view> keys = {"version", "aliases"};
   const ModelSpec spec;
   for_each_fact(spec, [&](const char* key, const auto&) { keys.push_back(key); });
   return keys;
@@ -106,6 +106,8 @@ ModelSpec parse_model_yaml(std::string_view text, const std::string& where) {
   for_each_fact(spec, [&](const char* key, auto& value) {
     if (map.has(key)) read_fact(map.at(key), value);
   });
+  if (map.has("aliases"))
+    for (const YamlValue& alias : map.at("aliases").list(64)) spec.aliases.push_back(alias.text());
   const std::vector<std::string> found = problems(spec);
   if (!found.empty()) throw broken_rules(map, found);
   return spec;
@@ -124,6 +126,8 @@ std::string to_yaml(const ModelSpec& spec) {
     if (!is_required(key) && texts[i] == usual[i]) continue;
     text += fmt::format("{}:{}{}\n", key, value.starts_with('\n') ? "" : " ", value);
   }
+  if (!spec.aliases.empty()) text += "aliases:\n";
+  for (const std::string& alias : spec.aliases) text += fmt::format("  - {}\n", yaml_text(alias));
   return text;
 }
 

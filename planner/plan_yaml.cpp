@@ -29,7 +29,7 @@ Formats read_formats(YamlValue map) {
   map.keys(keys_of(kFormatFields));
   Formats formats;
   for (const FormatField& format : kFormatFields)
-    formats.*format.field = kFloatDTypes[map.at(format.key).choice(kFloatDTypeNames)];
+    formats.*format.field = kPlanDTypes[map.at(format.key).choice(kPlanDTypeNames)];
   return formats;
 }
 

@@ -15,6 +15,11 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+bool only_decodes(const Batch& batch) {
+  return std::none_of(batch.entries.begin(), batch.entries.end(),
+                      [](const BatchEntry& entry) { return entry.literal != 0; });
+}
+
 }  // namespace
 
 std::vector<int> result_receivers(const RankPlace& place) {
@@ -64,7 +69,11 @@ void RankWorker::execute(const Batch& batch) {
   }
   times_.n_batches += 1;
   times_.wait_ms += waited;
-  times_.busy_ms += milliseconds_since(start) - waited;
+  const double busy = milliseconds_since(start) - waited;
+  times_.busy_ms += busy;
+  if (!only_decodes(batch)) return;
+  times_.n_decodes += 1;
+  times_.decode_ms += busy;
 }
 
 // Waits for the tokens that this batch's rows continue from, then notes what it will sample.

@@ -35,8 +35,10 @@ struct RankPlace {
 // Time of one rank, summed over batches.
 struct StageTimes {
   size_t n_batches = 0;
-  double busy_ms = 0;  // computing and exchanging inside the stage
-  double wait_ms = 0;  // for the stage before, and for tokens
+  double busy_ms = 0;    // computing and exchanging inside the stage
+  double wait_ms = 0;    // for the stage before, and for tokens
+  size_t n_decodes = 0;  // batches of one token a sequence, among n_batches
+  double decode_ms = 0;  // of busy_ms, in them
 };
 
 // A rank's ways to the others.

@@ -9,6 +9,10 @@ namespace weft {
 
 size_t dtype_bytes(DType dtype) {
   switch (dtype) {
+    case DType::fp8:
+    case DType::int8:
+    case DType::int4:
+      return 1;
     case DType::bf16:
     case DType::f16:
       return 2;
@@ -33,6 +37,12 @@ std::string_view dtype_name(DType dtype) {
       return "i32";
     case DType::f64:
       return "f64";
+    case DType::fp8:
+      return "fp8";
+    case DType::int8:
+      return "int8";
+    case DType::int4:
+      return "int4";
   }
   throw std::logic_error("dtype out of range");
 }

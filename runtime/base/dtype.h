@@ -8,10 +8,11 @@
 
 namespace weft {
 
-enum class DType : uint8_t { f32, f16, bf16, i32, f64 };
+// fp8, int8 and int4 are known to plans alone: nothing computes with them yet.
+enum class DType : uint8_t { f32, f16, bf16, i32, f64, fp8, int8, int4 };
 
-size_t dtype_bytes(DType dtype);
-std::string_view dtype_name(DType dtype);      // "f32", "f16", "bf16", "i32", "f64"
+size_t dtype_bytes(DType dtype);               // of int4: a pair of them
+std::string_view dtype_name(DType dtype);      // "f32", "f16", "bf16", "i32", "f64", "fp8", …
 DType dtype_from_name(std::string_view name);  // throws Error and lists the legal names
 
 // Storage types: conversions only, arithmetic is done in float.

@@ -1,75 +1,11 @@
 // `weft plan` as a user calls it: what goes to which stream, and that errors write nothing.
-#include <gtest/gtest.h>
-
-#include <CLI/CLI.hpp>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "launch/commands.h"
 #include "planner/plan.h"
-#include "runtime/base/error.h"
-#include "runtime/base/file.h"
+#include "tests/launch/plan_fixture.h"
 
 namespace weft::launch {
 namespace {
-
-struct Outcome {
-  std::string out;
-  std::string err;
-  std::string error;  // of an Error, or of the parser
-};
-
-class PlanCommandTest : public ::testing::Test {
- protected:
-  PlanCommandTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                fmt::format("weft-plan-{}-{}", getpid(),
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~PlanCommandTest() override { std::filesystem::remove_all(folder_); }
-
-  static std::string model(const std::string& name) {
-    return std::string(WEFT_SOURCE_DIR) + "/configs/models/" + name + ".yaml";
-  }
-  std::string file(const std::string& name) const { return folder_ / name; }
-  size_t n_files() const {
-    const std::filesystem::directory_iterator files(folder_);
-    return static_cast<size_t>(std::distance(begin(files), end(files)));
-  }
-
-  // The last of `words` first, as CLI11 takes them.
-  static Outcome plan(std::vector<std::string> words) {
-    CLI::App app;
-    add_plan_command(app);
-    words.insert(words.begin(), "plan");
-    std::reverse(words.begin(), words.end());
-    Outcome outcome;
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    try {
-      app.parse(words);
-    } catch (const std::exception& error) {
-      outcome.error = error.what();
-    }
-    outcome.out = ::testing::internal::GetCapturedStdout();
-    outcome.err = ::testing::internal::GetCapturedStderr();
-    return outcome;
-  }
-
-  // That this fails, saying `part`, with nothing on standard output and no file made.
-  void expect_refused(std::vector<std::string> words, const std::string& part) {
-    words.insert(words.end(), {"-o", file("plan.yaml")});
-    const size_t before = n_files();
-    const Outcome outcome = plan(words);
-    EXPECT_NE(outcome.error.find(part), std::string::npos)
-        << "got: " << outcome.error << "\nwants: " << part;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(n_files(), before);
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST_F(PlanCommandTest, WritesThePlanAndShowsItsMemory) {
   const Outcome outcome = plan({"--model", model("deepseek-coder-33b"), "--layout", "31x8,31x8",
@@ -139,7 +75,7 @@ TEST_F(PlanCommandTest, RefusesWithNumbers) {
 
 TEST_F(PlanCommandTest, RefusesWhatItCannotRead) {
   const std::string coder = model("deepseek-coder-33b");
-  expect_refused({"--model", coder}, "the automatic search is not there yet");
+  expect_refused({"--model", coder}, "the layout is missing: give --cluster to search");
   expect_refused({"--model", coder, "--layout", "62x1", "--tp", "2"}, "excludes");
   expect_refused({"--layout", "62x1"}, "--model is required");
   expect_refused({"--model", coder, "--layout", "62"}, "write LAYERSxTP");

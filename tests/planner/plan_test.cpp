@@ -186,8 +186,8 @@ TEST_F(BadPlanYaml, SaysWhatAndWhere) {
   EXPECT_SAYS(error_with("[0, 4]", "[4, 4]"), "layers: [4, 4) are no layers");
   EXPECT_SAYS(error_with("[0, 4]", "[0, 100001]"), "layers[1]: \"100001\"");
   EXPECT_SAYS(error_with("role: both", "role: encode"), "is none of both, prefill, decode");
-  EXPECT_SAYS(error_with("kv_key: bf16", "kv_key: fp8"),
-              "kv_key: \"fp8\" is none of bf16, f16, f32");
+  EXPECT_SAYS(error_with("kv_key: bf16", "kv_key: fp9"),
+              "kv_key: \"fp9\" is none of bf16, f16, f32, fp8, int8, int4");
   EXPECT_SAYS(error_with("version: 1", "version: 2"), "version: 2 is not read; this weft reads 1");
   EXPECT_SAYS(error_with("version: 1\n", ""), "key \"version\" is missing");
   EXPECT_SAYS(error_with("facts_sha256: ", "facts_sha256: 0"), "64 lower-case hexadecimal digits");
@@ -310,7 +310,7 @@ TEST(PlanProblems, LimitsWidthsSlotsAndModel) {
               "limits: context 1025 is beyond the model's 1024");
   EXPECT_SAYS(all_problems([](Plan& p) { p.limits.graph_buckets = {4, 2}; }), "do not ascend");
   EXPECT_SAYS(all_problems([](Plan& p) { p.formats.weights = DType::i32; }),
-              "formats: weights i32 is none of bf16, f16, f32");
+              "formats: weights i32 is not executed yet; use bf16, f16, f32");
   EXPECT_SAYS(all_problems([](Plan& p) { p.replicas[0].stages[0].tp = 3; }),
               "stage 0: TP 3: does not divide 8 heads; legal: 1 2 4 8");
   EXPECT_SAYS(all_problems([](Plan& p) {

@@ -1,0 +1,196 @@
+#include "launch/plan_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "planner/catalog.h"
+#include "planner/host_costs.h"
+#include "planner/problem_list.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/text.h"
+
+namespace weft::launch {
+namespace {
+
+using planner::ClusterSpec;
+using planner::NodeClass;
+using planner::NumberFormat;
+
+constexpr std::string_view kCpu = "cpu";
+
+// A file, else the name of a shipped cluster.
+ClusterSpec find_cluster(const std::string& given, const std::string& configs) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool is_path = given.find('/') != std::string::npos || given.ends_with(".yaml");
+  if (is_path || fs::exists(given, ignored)) return planner::read_cluster_yaml(given);
+  const std::string folder = configs + "/clusters";
+  if (fs::exists(folder + "/" + given + ".yaml", ignored))
+    return planner::read_cluster_yaml(folder + "/" + given + ".yaml");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  throw input_error("no file {}, and no cluster of that name{}; {} has {}", given,
+                    did_you_mean(given, known), folder, fmt::join(names, ", "));
+}
+
+bool all_cpu(const ClusterSpec& cluster) {
+  const auto is_cpu = [](const NodeClass& node) { return node.gpu == kCpu; };
+  const auto n = std::count_if(cluster.nodes.begin(), cluster.nodes.end(), is_cpu);
+  if (n != 0 && static_cast<size_t>(n) != cluster.nodes.size())
+    throw input_error("cluster {}: CPU ranks and GPUs make no job together", cluster.name);
+  return n != 0;
+}
+
+void check_flags(const SearchOptions& options, const PlanOptions& plan, bool on_cpu) {
+  std::vector<std::string> found;
+  const auto no = [&](bool given, std::string_view flag, std::string_view why) {
+    if (given) found.push_back(fmt::format("{}: {}", flag, why));
+  };
+  no(plan.rank_memory_bytes.has_value(), "--gpu-memory-gib", "the cluster's file says it");
+  no(plan.gpus_per_node.has_value(), "--gpus-per-node", "the cluster's file says it");
+  no(plan.max_batch_tokens.has_value(), "--max-batch-tokens", "it follows from batch and chunk");
+  no(plan.kv_blocks.has_value(), "--kv-blocks", "it follows from the memory");
+  const bool given = plan.layout || plan.tp || plan.pp || !options.compare.empty();
+  const std::string_view chosen = "the search chooses it; give a layout too to fix it";
+  no(plan.max_sequences && !given, "--max-sequences", chosen);
+  no(plan.prefill_chunk && !given, "--prefill-chunk", chosen);
+  no(plan.batches_in_flight && !given, "--batches-in-flight", chosen);
+  no(plan.dtype && !on_cpu, "--dtype", "GPUs compute in bf16; the storage is --weights's");
+  no(on_cpu && options.engine != "weft", "--engine", "only weft runs on CPU ranks");
+  const auto narrow = [](const std::optional<NumberFormat>& f) {
+    return f && *f != NumberFormat::bf16;
+  };
+  no(on_cpu && (narrow(options.weights) || narrow(options.kv_key) || narrow(options.kv_value)),
+     "--weights, --kv-key, --kv-value", "CPU ranks hold the type of --dtype");
+  no(options.compare.size() == 1, "--compare", "give it twice or more");
+  planner::refuse("plan", found);
+}
+
+planner::NodeLink link_of(const NodeClass& node) {
+  return {static_cast<double>(node.nic_count) * node.nic_gbps / static_cast<double>(node.gpus),
+          node.nic_latency_us};
+}
+
+DType dtype_of(NumberFormat format) {
+  constexpr DType dtypes[] = {DType::bf16, DType::fp8, DType::int8, DType::int4};
+  return dtypes[static_cast<size_t>(format)];
+}
+
+planner::CostSetting make_setting(const SearchOptions& options, const planner::SearchRequest& of,
+                                  planner::Catalog& catalog) {
+  planner::CostSetting setting;
+  setting.model = of.model;
+  setting.engine = catalog.engine(options.engine);
+  setting.engine_version = options.engine_version;
+  setting.weights = options.weights.value_or(NumberFormat::bf16);
+  const planner::EngineHabits& habits = habits_of(setting.engine, options.engine_version);
+  const NumberFormat kv = default_kv(habits, setting.weights);
+  setting.kv_key = options.kv_key.value_or(kv);
+  setting.kv_value = options.kv_value.value_or(kv);
+  std::optional<planner::MachineProfile> own;
+  if (!options.machine_profile.empty())
+    own = planner::read_machine_profile(options.machine_profile);
+  bool used = false;
+  for (const NodeClass& node : of.cluster.nodes) {
+    const bool is_own = own && own->name == node.gpu;
+    used |= is_own;
+    setting.nodes.push_back(
+        {is_own ? *own : catalog.machine(node.gpu), node.gpu_memory_gib, link_of(node)});
+  }
+  if (own && !used)
+    throw input_error("{} is the profile of \"{}\", and cluster {} has none of it",
+                      options.machine_profile, own->name, of.cluster.name);
+  setting.prompt_tokens = of.workload.prompt_tokens;
+  setting.output_tokens = of.workload.output_tokens;
+  return setting;
+}
+
+void price(PlanCase& made, planner::CostSetting setting) {
+  const planner::SearchRequest& request = made.request;
+  made.model = std::make_unique<planner::CostModel>(std::move(setting));
+  const planner::Workload& work = request.workload;
+  made.serving = std::make_unique<planner::ContinuousBatching>(
+      planner::ServedRequest{work.prompt_tokens, work.output_tokens}, made.model->habits());
+  const size_t context = std::max(request.context, work.prompt_tokens + work.output_tokens);
+  const planner::Numerics numerics =
+      request.invariant ? planner::Numerics::invariant : planner::Numerics::fast;
+  if (made.on_cpu)
+    made.host = std::make_unique<planner::HostCosts>(*made.model, made.formats, numerics, context,
+                                                     n_gpus(request.cluster));
+}
+
+// Facts that no cost can be asked for.
+void check_request(const planner::SearchRequest& request) {
+  planner::refuse("model " + request.model.name, problems(request.model));
+  const size_t tokens = request.workload.prompt_tokens + request.workload.output_tokens;
+  if (tokens > request.model.context)
+    throw input_error(
+        "workload: {} prompt and {} output tokens are more than the context of {}: {}",
+        request.workload.prompt_tokens, request.workload.output_tokens, request.model.name,
+        request.model.context);
+}
+
+}  // namespace
+
+PlanCase make_case(const SearchOptions& options, const PlanOptions& plan,
+                   const planner::ModelSpec& spec, const std::string& configs) {
+  PlanCase made;
+  planner::SearchRequest& request = made.request;
+  request.model = spec;
+  request.cluster = find_cluster(options.cluster, configs);
+  request.workload = workload_of(options);
+  request.context = plan.context.value_or(0);
+  request.tp_across_nodes = options.tp_across_nodes;
+  request.separate_groups = options.separate_groups;
+  request.n_ranked = options.top;
+  made.engine = options.engine;
+  made.on_cpu = all_cpu(request.cluster);
+  check_flags(options, plan, made.on_cpu);
+  check_request(request);
+  const planner::Numerics numerics =
+      plan.numerics.value_or(made.on_cpu ? planner::Numerics::invariant : planner::Numerics::fast);
+  request.invariant = numerics == planner::Numerics::invariant;
+  planner::Catalog catalog(configs);
+  planner::CostSetting setting = make_setting(options, request, catalog);
+  const DType dtype = plan.dtype.value_or(spec.dtype);
+  made.formats = made.on_cpu
+                     ? planner::Formats{dtype, dtype, dtype, dtype}
+                     : planner::Formats{dtype_of(setting.weights), DType::bf16,
+                                        dtype_of(setting.kv_key), dtype_of(setting.kv_value)};
+  price(made, std::move(setting));
+  return made;
+}
+
+PlanCase scaled_case(const PlanCase& of, double factor) {
+  PlanCase made;
+  made.request = of.request;
+  made.formats = of.formats;
+  made.on_cpu = of.on_cpu;
+  made.engine = of.engine;
+  const auto scale = [&](size_t tokens) {
+    return std::max<size_t>(1,
+                            static_cast<size_t>(std::lround(static_cast<double>(tokens) * factor)));
+  };
+  planner::Workload& workload = made.request.workload;
+  workload.prompt_tokens = scale(workload.prompt_tokens);
+  workload.output_tokens = scale(workload.output_tokens);
+  planner::CostSetting setting = of.model->setting();
+  setting.prompt_tokens = workload.prompt_tokens;
+  setting.output_tokens = workload.output_tokens;
+  price(made, std::move(setting));
+  return made;
+}
+
+bool is_extrapolated(const PlanCase& of, const planner::Layout& layout) {
+  return std::any_of(layout.stages.begin(), layout.stages.end(), [&](const auto& stage) {
+    return of.model->decode_parts(stage.shape, layout.schedule).extrapolated ||
+           of.model->prefill_parts(stage.shape, layout.schedule).extrapolated;
+  });
+}
+
+}  // namespace weft::launch

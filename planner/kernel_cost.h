@@ -1,0 +1,74 @@
+// Microseconds of one kernel or message on one GPU, from a machine profile's curves. Outside what
+// was measured an estimate says so.
+#pragma once
+
+#include <cstddef>
+
+#include "planner/machine_profile.h"
+
+namespace weft::planner {
+
+struct Estimate {
+  double us = 0;
+  bool extrapolated = false;
+
+  Estimate& operator+=(const Estimate& other) {
+    us += other.us;
+    extrapolated = extrapolated || other.extrapolated;
+    return *this;
+  }
+  friend Estimate operator+(Estimate a, const Estimate& b) { return a += b; }
+  friend Estimate operator*(Estimate a, double factor) {
+    a.us *= factor;
+    return a;
+  }
+};
+
+// Least microseconds by data-sheet rates: the slower of arithmetic and memory.
+// [tokens, inputs] x [inputs, outputs], weights in `format`, activations in two bytes at most.
+double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens, double outputs,
+                       double inputs);
+
+// The measured time, interpolated in the logarithms of its sizes and scaled to this GPU by the
+// ratio of the roofs; beyond the curve by the ratio of the roofs too. int8 is priced as fp8, int4
+// as bf16 products that read a quarter of the bytes: both extrapolated.
+Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t tokens,
+                    size_t outputs, size_t inputs);
+
+// n_sequences tokens, each against `context` cached tokens of `kv_heads` heads on this rank.
+Estimate decode_attention_us(const MachineProfile& machine, NumberFormat key, NumberFormat value,
+                             size_t n_sequences, double context, size_t kv_heads, size_t head_dim);
+
+// `tokens` new tokens of one sequence after `prior` cached ones, `heads` query heads of this rank.
+Estimate prefill_attention_us(const MachineProfile& machine, double tokens, double prior,
+                              size_t heads, size_t head_dim);
+
+// The fastest implementation measured for so many ranks of one node. Rank counts between or beyond
+// those measured take the next larger, or the largest.
+Estimate all_reduce_us(const MachineProfile& machine, size_t ranks, double bytes);
+
+// Links between nodes, per GPU; a rate of 0 stands for the profile's own measured card.
+struct NodeLink {
+  double gbps = 0;
+  double latency_us = 0;
+};
+
+// A reduce inside each node, an exchange of the slices over the cards, a gather inside: ranks of
+// `n_nodes` nodes. Always extrapolated: no such curve is measured.
+Estimate all_reduce_across_us(const MachineProfile& machine, const NodeLink& link, size_t ranks,
+                              size_t n_nodes, double bytes);
+
+Estimate send_recv_us(const MachineProfile& machine, const NodeLink& link, bool across_nodes,
+                      double bytes);
+
+// Highest rates that the curves show on this GPU, for bounds that nothing can beat.
+struct BestRates {
+  double product_tflops = 0;  // of that format
+  double prefill_attention_tflops = 0;
+  double memory_gbps = 0;  // data sheet
+};
+BestRates best_rates(const MachineProfile& machine, NumberFormat format);
+// Bytes of an all-reduce over its time, at the curve's best size; 0 for one rank.
+double best_all_reduce_gbps(const MachineProfile& machine, size_t ranks);
+
+}  // namespace weft::planner

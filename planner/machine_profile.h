@@ -1,0 +1,106 @@
+// What one GPU model does: data-sheet rates, and curves measured on it (products by shape,
+// attention, all-reduce, send and receive), each with its source. A profile without curves of its
+// own names a base whose curves are scaled by the ratio of the data-sheet rates.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/number_format.h"
+
+namespace weft::planner {
+
+// Rates in GB/s (10^9 bytes a second) and TFLOP/s, dense.
+struct GpuRates {
+  double memory_gib = 0;  // as the driver reports it
+  double memory_gbps = 0;
+  double bf16_tflops = 0;
+  double fp8_tflops = 0;   // 0: the GPU has no fp8
+  double nvlink_gbps = 0;  // to all peers, in one direction
+
+  bool operator==(const GpuRates&) const = default;
+};
+
+// microseconds[(n * inputs.size() + k) * tokens.size() + m] of [tokens[m], inputs[k]] x
+// [inputs[k], outputs[n]]; all three sizes ascend.
+struct ProductCurve {
+  NumberFormat format = NumberFormat::bf16;  // bf16 or fp8
+  std::string source;
+  std::vector<size_t> tokens;
+  std::vector<size_t> outputs;
+  std::vector<size_t> inputs;
+  std::vector<double> microseconds;
+
+  bool operator==(const ProductCurve&) const = default;
+};
+
+// One token a sequence against its KV cache: bytes read / gbps + tile_us for each sequence and KV
+// head. Kernel starts are the engine's.
+struct DecodeAttentionCurve {
+  NumberFormat kv = NumberFormat::bf16;
+  std::string source;
+  double gbps = 0;
+  double tile_us = 0;
+  size_t most_context = 0;  // measured up to here, tokens
+
+  bool operator==(const DecodeAttentionCurve&) const = default;
+};
+
+// Causal attention over s tokens: FLOPs / (tflops * s / (s + half_tokens)).
+struct PrefillAttentionCurve {
+  std::string source;
+  double tflops = 0;
+  double half_tokens = 0;
+  size_t most_context = 0;
+
+  bool operator==(const PrefillAttentionCurve&) const = default;
+};
+
+// A time for each message size, ascending.
+struct MessageCurve {
+  std::string source;
+  std::vector<size_t> bytes;
+  std::vector<double> microseconds;
+
+  bool operator==(const MessageCurve&) const = default;
+};
+
+struct AllReduceCurve {
+  std::string implementation;
+  size_t ranks = 2;  // of one node
+  MessageCurve curve;
+
+  bool operator==(const AllReduceCurve&) const = default;
+};
+
+struct MachineProfile {
+  std::string name;                  // as cluster files say it: "h100-sxm"
+  std::vector<std::string> aliases;  // as others call it: "h100"
+  GpuRates rates;
+  GpuRates curve_rates;     // of the GPU that products and attention were measured on
+  std::string base;         // whose curves are used beside its own; "" = none
+  bool other_chip = false;  // the base is of another architecture: every time is extrapolated
+  std::vector<ProductCurve> products;
+  std::vector<DecodeAttentionCurve> decode_attention;
+  std::vector<PrefillAttentionCurve> prefill_attention;  // one
+  std::vector<AllReduceCurve> all_reduce;
+  std::vector<MessageCurve> send_recv_inside;  // one
+  std::vector<MessageCurve> send_recv_across;  // one
+
+  bool operator==(const MachineProfile&) const = default;
+};
+
+// YAML, version 1. Reads a base from the same folder. Throws Error with file, line and column.
+MachineProfile read_machine_profile(const std::string& path);
+// `folder` holds the base, if one is named.
+MachineProfile parse_machine_profile(std::string_view text, const std::string& where,
+                                     const std::string& folder);
+// The profile of a GPU model, by name or alias, in a folder of them; throws Error with the known
+// ones.
+MachineProfile find_machine_profile(const std::string& folder, const std::string& gpu);
+// Only for profiles without a base.
+std::string to_yaml(const MachineProfile& profile);
+
+}  // namespace weft::planner

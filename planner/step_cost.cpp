@@ -1,0 +1,161 @@
+// A stage's step is its kernels one after another: nothing here overlaps, since one stream runs
+// them and the measured curves are of kernels that have the GPU for themselves.
+#include "planner/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+
+namespace weft::planner {
+namespace {
+
+// Norms, RoPE, gated activation, residual: how often a layer reads or writes [tokens, hidden].
+constexpr double kElementwisePasses = 16;
+constexpr double kActivationBytes = 2;
+
+size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
+
+// Sizes of one rank.
+struct RankSizes {
+  size_t heads, kv_heads, ffn, vocab;
+  size_t expert_ranks;  // ranks that share the experts out
+  size_t expert_ffn;    // columns of an expert on this rank
+
+  RankSizes(const StepSetting& setting, const StageShape& shape) {
+    const ModelSpec& model = *setting.model;
+    heads = divide_up(model.n_heads, shape.tp);
+    kv_heads = divide_up(model.n_kv_heads, shape.tp);
+    ffn = divide_up(model.ffn, shape.tp);
+    vocab = divide_up(model.vocab, shape.tp);
+    expert_ranks = std::max<size_t>(1, shape.ep);
+    expert_ffn = divide_up(model.ffn * expert_ranks, shape.tp * setting.attention_dp);
+    expert_ffn = std::min(expert_ffn, model.ffn);
+  }
+};
+
+// Products of one layer but the experts'.
+Estimate layer_products(const StepSetting& s, const RankSizes& rank, size_t tokens) {
+  const ModelSpec& model = *s.model;
+  const MachineProfile& gpu = *s.machine;
+  const size_t qkv = (rank.heads + 2 * rank.kv_heads) * model.head_dim;
+  Estimate sum = product_us(gpu, s.weights, tokens, qkv, model.hidden);
+  sum += product_us(gpu, s.weights, tokens, model.hidden, rank.heads * model.head_dim);
+  if (model.n_experts != 0)  // the router stays in bf16
+    return sum + product_us(gpu, NumberFormat::bf16, tokens, model.n_experts, model.hidden);
+  sum += product_us(gpu, s.weights, tokens, 2 * rank.ffn, model.hidden);
+  return sum + product_us(gpu, s.weights, tokens, model.hidden, rank.ffn);
+}
+
+// Experts of one layer on one rank: reading those that have tokens, or arithmetic over the tokens.
+// No curve of grouped products is at hand, so both go by data-sheet rates and the engine's factors.
+double layer_experts_us(const StepSetting& s, const RankSizes& rank, double tokens) {
+  const ModelSpec& model = *s.model;
+  const EngineConstants& engine = s.engine->constants;
+  if (model.n_experts == 0) return 0;
+  const double experts =
+      static_cast<double>(model.n_experts) / static_cast<double>(rank.expert_ranks);
+  const double touched = experts_touched(model, tokens) / static_cast<double>(rank.expert_ranks);
+  const double weights =
+      3 * static_cast<double>(model.hidden) * static_cast<double>(rank.expert_ffn);
+  const double read = (touched + engine.experts_idle * (experts - touched)) * weights *
+                      weight_bytes_each(s.weights) / s.machine->rates.memory_gbps * 1e-3;
+  const double rows = tokens * static_cast<double>(model.experts_per_token) /
+                      static_cast<double>(rank.expert_ranks);
+  const bool narrow = s.weights == NumberFormat::fp8 || s.weights == NumberFormat::int8;
+  const GpuRates& rates = s.machine->rates;
+  const double tflops = narrow && rates.fp8_tflops > 0 ? rates.fp8_tflops : rates.bf16_tflops;
+  const double compute = 2 * rows * weights / tflops * 1e-6;
+  return read / engine.experts_bandwidth + compute / engine.experts_compute;
+}
+
+// Two all-reduces a layer. Data-parallel attention gathers and scatters over all its groups.
+Estimate layer_collectives(const StepSetting& s, const StageShape& shape, double tokens) {
+  const double bytes = tokens * static_cast<double>(s.model->hidden) * kActivationBytes;
+  const size_t ranks = shape.tp * s.attention_dp;
+  const Estimate one = shape.n_nodes > 1
+                           ? all_reduce_across_us(*s.machine, s.link, ranks, shape.n_nodes, bytes)
+                           : all_reduce_us(*s.machine, ranks, bytes);
+  return one * 2;
+}
+
+double layers_of(const StageShape& shape) { return static_cast<double>(shape.n_layers); }
+
+}  // namespace
+
+double experts_touched(const ModelSpec& model, double tokens) {
+  if (model.n_experts == 0) return 0;
+  const double experts = static_cast<double>(model.n_experts);
+  const double missed = 1 - static_cast<double>(model.experts_per_token) / experts;
+  return experts * (1 - std::pow(missed, tokens));
+}
+
+double layer_active_weights(const ModelSpec& model) {
+  const double hidden = static_cast<double>(model.hidden);
+  const double heads = static_cast<double>(2 * model.n_heads + 2 * model.n_kv_heads);
+  const double copies = static_cast<double>(std::max<size_t>(1, model.experts_per_token));
+  return hidden * (heads * static_cast<double>(model.head_dim) +
+                   3 * static_cast<double>(model.ffn) * copies);
+}
+
+StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batch, double context) {
+  WEFT_EXPECT(s.model && s.machine && s.engine && shape.tp > 0 && batch > 0);
+  const RankSizes rank(s, shape);
+  const EngineConstants& engine = s.engine->constants;
+  const double layers = layers_of(shape);
+  const size_t own = divide_up(batch, s.attention_dp);  // sequences of this rank's attention
+  StepParts parts;
+  parts.extrapolated = s.machine->other_chip;
+  const auto ms = [&](const Estimate& estimate) {
+    parts.extrapolated = parts.extrapolated || estimate.extrapolated;
+    return estimate.us * 1e-3;
+  };
+  parts.products_ms = layers * ms(layer_products(s, rank, own)) * engine.products;
+  parts.experts_ms = layers * layer_experts_us(s, rank, static_cast<double>(batch)) * 1e-3;
+  parts.attention_ms = layers *
+                       ms(decode_attention_us(*s.machine, s.kv_key, s.kv_value, own, context,
+                                              rank.kv_heads, s.model->head_dim)) *
+                       engine.attention;
+  parts.collectives_ms = layers * ms(layer_collectives(s, shape, static_cast<double>(batch)));
+  if (shape.tp * s.attention_dp > 1) parts.collectives_ms += layers * 2e-3 * engine.all_reduce_us;
+  parts.other_ms = layers * engine.layer_us * 1e-3;
+  if (shape.has_head)
+    parts.head_ms =
+        ms(product_us(*s.machine, NumberFormat::bf16, own, rank.vocab, s.model->hidden));
+  parts.host_ms = engine.step_us * 1e-3;
+  if (shape.has_head) parts.host_ms += static_cast<double>(own) * engine.sequence_us * 1e-3;
+  return parts;
+}
+
+StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tokens, double prior) {
+  WEFT_EXPECT(s.model && s.machine && s.engine && shape.tp > 0 && tokens > 0);
+  const RankSizes rank(s, shape);
+  const EngineConstants& engine = s.engine->constants;
+  const double layers = layers_of(shape);
+  const double count = static_cast<double>(tokens);
+  StepParts parts;
+  parts.extrapolated = s.machine->other_chip;
+  const auto ms = [&](const Estimate& estimate) {
+    parts.extrapolated = parts.extrapolated || estimate.extrapolated;
+    return estimate.us * 1e-3;
+  };
+  parts.products_ms = layers * ms(layer_products(s, rank, tokens)) * engine.prefill_products;
+  // Groups of data-parallel attention prefill a prompt each, and meet at the experts.
+  const double all_groups = count * static_cast<double>(s.attention_dp);
+  parts.experts_ms = layers * layer_experts_us(s, rank, all_groups) * 1e-3;
+  parts.attention_ms =
+      layers * ms(prefill_attention_us(*s.machine, count, prior, rank.heads, s.model->head_dim));
+  parts.collectives_ms = layers * ms(layer_collectives(s, shape, all_groups));
+  const double passes_us = count * static_cast<double>(s.model->hidden) * kActivationBytes *
+                           kElementwisePasses / s.machine->rates.memory_gbps * 1e-3;
+  parts.other_ms = layers * passes_us * 1e-3;
+  if (shape.has_head)
+    parts.head_ms = ms(product_us(*s.machine, NumberFormat::bf16, 1, rank.vocab, s.model->hidden));
+  // The host enqueues a prefill kernel by kernel; a GPU that is quicker waits for it.
+  const double gpu_ms = parts.total_ms() - parts.head_ms;
+  parts.host_ms = std::max(0.0, layers * engine.prefill_layer_us * 1e-3 - gpu_ms);
+  parts.host_ms += engine.step_us * 1e-3;
+  return parts;
+}
+
+}  // namespace weft::planner

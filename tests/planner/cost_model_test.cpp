@@ -1,0 +1,93 @@
+// The cost model as the search asks for it.
+#include "planner/cost_model.h"
+
+#include <random>
+
+#include "tests/planner/profiles.h"
+
+namespace weft::planner {
+namespace {
+
+TEST(CostModel, ChunksOfAPrompt) {
+  EXPECT_EQ(prompt_chunks(2000, 512), 4u);
+  EXPECT_EQ(prompt_chunks(2048, 512), 4u);
+  EXPECT_EQ(prompt_chunks(2049, 512), 5u);
+  EXPECT_EQ(prompt_chunks(1, 8192), 1u);
+}
+
+TEST(CostModel, APromptCostsTheSameSumHoweverItIsChunked) {
+  const CostModel costs(cost_setting("qwen3-32b", "h100-sxm"));
+  const StageShape shape = whole_model(costs.setting().model, 4);
+  const double whole = costs.stage(shape, schedule(32, 1, 2048)).prefill_ms;
+  const double chunked = 4 * costs.stage(shape, schedule(32, 1, 512)).prefill_ms;
+  EXPECT_GT(chunked, whole);  // small products are slower
+  EXPECT_LT(chunked, 2 * whole);
+}
+
+TEST(CostModel, EachBatchInFlightDecodesItsShare) {
+  const CostModel costs(cost_setting("qwen3-32b", "h100-sxm"));
+  const StageShape shape = whole_model(costs.setting().model, 4);
+  EXPECT_EQ(costs.stage(shape, schedule(63, 2)).decode_ms,
+            costs.stage(shape, schedule(32, 1)).decode_ms);
+}
+
+// 300 random pairs of stages or edges that differ in layers alone.
+TEST(CostModel, MoreLayersCostMore) {
+  for (const std::string name : {"deepseek-coder-33b", "qwen3-30b-a3b"}) {
+    CostSetting setting = cost_setting(name, "h200-sxm");
+    setting.nodes.push_back({machine("h100-sxm"), 40, {25, 5}});
+    const CostModel costs(setting);
+    std::mt19937 random(7);
+    const std::vector<size_t> widths = legal_tp(setting.model);
+    for (int i = 0; i < 150; ++i) {
+      StageShape shape;
+      shape.n_layers = 1 + random() % (setting.model.n_layers - 1);
+      shape.tp = widths[random() % std::min<size_t>(4, widths.size())];
+      shape.node_class = random() % 2;
+      shape.n_nodes = 1 + random() % 2;
+      shape.has_embedding = random() % 2;
+      shape.has_head = random() % 2;
+      const Schedule at = schedule(1 + random() % 300, 1 + random() % 4, 512 << random() % 5);
+      StageShape longer = shape;
+      ++longer.n_layers;
+      const StageTimes a = costs.stage(shape, at), b = costs.stage(longer, at);
+      ASSERT_GT(b.prefill_ms, a.prefill_ms) << name << " draw " << i;
+      ASSERT_GT(b.decode_ms, a.decode_ms) << name << " draw " << i;
+      ASSERT_GT(costs.fixed_bytes(longer, at), costs.fixed_bytes(shape, at));
+      ASSERT_GT(costs.kv_block_bytes(longer), costs.kv_block_bytes(shape));
+    }
+  }
+}
+
+TEST(CostModel, EdgesCostMoreBetweenNodesAndBetweenWidths) {
+  const CostModel costs(cost_setting("deepseek-coder-33b", "h100-sxm"));
+  const Schedule at = schedule(32, 2, 512);
+  const StageTimes inside = costs.edge({1, 1, 0, 0, false}, at);
+  const StageTimes across = costs.edge({1, 1, 0, 0, true}, at);
+  const StageTimes sliced = costs.edge({8, 8, 0, 0, true}, at);
+  EXPECT_GT(inside.decode_ms, 0);
+  EXPECT_GT(inside.prefill_ms, inside.decode_ms);
+  EXPECT_GT(across.prefill_ms, inside.prefill_ms);
+  EXPECT_LT(sliced.prefill_ms, across.prefill_ms);  // eight slices over as many cards
+}
+
+TEST(CostModel, MemoryOfAGpuIsTheEnginesShareOfIt) {
+  CostSetting setting = cost_setting("llama-3.1-8b", "h100-sxm");
+  setting.engine.habits.memory_fraction = 0.5;
+  setting.nodes.push_back({machine("h100-sxm"), 40, {}});
+  const CostModel costs(setting);
+  EXPECT_EQ(costs.rank_memory_bytes(0), static_cast<size_t>(79.6 * 0.5 * (size_t{1} << 30)));
+  EXPECT_EQ(costs.rank_memory_bytes(1), size_t{20} << 30);
+}
+
+TEST(CostModel, NeedsANodeAndAPrompt) {
+  CostSetting setting = cost_setting("llama-3.1-8b", "h100-sxm");
+  setting.prompt_tokens = 0;
+  EXPECT_SAYS(error_of([&] { CostModel costs(setting); }), "prompt_tokens 0");
+  setting.prompt_tokens = 1;
+  setting.nodes.clear();
+  EXPECT_SAYS(error_of([&] { CostModel costs(setting); }), "no class of nodes");
+}
+
+}  // namespace
+}  // namespace weft::planner
