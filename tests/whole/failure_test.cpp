@@ -219,6 +219,21 @@ TEST(AfterLeaving, ACrashIsStillSaid) {
   EXPECT_NE(result.err.find("killed by signal 6"), std::string::npos) << result.err;
 }
 
+TEST(SomeGuarded, IsRefusedByAll) {
+  std::vector<std::string> all = {"mpirun", "--oversubscribe", "--bind-to", "none"};
+  const std::vector<std::string> run = {WEFT_BINARY, "run", "--model",  kDemo,
+                                        "--pp",      "2",   "--prompt", "x"};
+  all.insert(all.end(), {"-n", "1"});
+  all.insert(all.end(), run.begin(), run.end());
+  all.insert(all.end(), {":", "-n", "1"});
+  all.insert(all.end(), run.begin(), run.end());
+  all.push_back("--no-guardian");
+  const CommandResult result = run_command(all, 60);
+  EXPECT_FALSE(result.timed_out) << result.err;
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_EQ(n_times(result.err, "give --no-guardian to all ranks or to none"), 1u) << result.err;
+}
+
 // Nobody is left to tell, so only the end counts.
 TEST(LostLauncher, EndsAllRanks) {
   LongJob job(3);
