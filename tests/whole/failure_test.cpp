@@ -245,16 +245,23 @@ TEST(LostLauncher, EndsAllRanks) {
   EXPECT_LT(seconds_since(start), kEndsWithin);
 }
 
+void expect_stopped(const LongJob& job, int n) {
+  int n_stopped = 0;
+  for (const JobProcess& process : job.processes()) n_stopped += process.state == 'T' ? 1 : 0;
+  EXPECT_EQ(n_stopped, n);
+}
+
 // As Slurm suspends a job: every process of it stops, for longer than anything is waited for.
 TEST(Suspended, JobGoesOn) {
   LongJob job(3);
   ASSERT_TRUE(job.runs());
   const auto all = [&](int signal_number) {
     for (const JobProcess& process : job.processes())
-      if (process.rank >= 0) EXPECT_EQ(kill(process.pid, signal_number), 0);
+      if (process.rank >= 0) kill(process.pid, signal_number);
   };
   all(SIGSTOP);
   sleep(4);
+  expect_stopped(job, 6);
   all(SIGCONT);
   sleep(4);
   EXPECT_EQ(job.processes().size(), 7u) << job.finish(1).err;
@@ -265,10 +272,11 @@ TEST(Suspended, JobGoesOnWhereGuardiansRun) {
   ASSERT_TRUE(job.runs());
   const auto ranks = [&](int signal_number) {
     for (const JobProcess& process : job.processes())
-      if (process.rank >= 0 && !process.guardian) EXPECT_EQ(kill(process.pid, signal_number), 0);
+      if (process.rank >= 0 && !process.guardian) kill(process.pid, signal_number);
   };
   ranks(SIGSTOP);
   sleep(5);
+  expect_stopped(job, 3);
   ranks(SIGCONT);
   sleep(4);
   EXPECT_EQ(job.processes().size(), 7u) << job.finish(1).err;
