@@ -46,13 +46,13 @@ void gather(const Sample& a, size_t row, float* raw) {
   for (size_t begin = 0, shard = 0; begin < a.vocab; begin += a.shard_vocab, ++shard)
     std::copy_n(a.logits + (shard * a.rows + row) * a.shard_vocab,
                 std::min(a.shard_vocab, a.vocab - begin), raw + begin);
-  // The sum is NaN if a logit is; infinities of both signs also give one, so look closer then.
+  // The sum is not finite if a logit is not; one of large logits may not be either, so look closer.
   float sum = 0;
   for (size_t i = 0; i < a.vocab; ++i) sum += raw[i];
-  if (!std::isnan(sum)) return;
+  if (std::isfinite(sum)) return;
   for (size_t i = 0; i < a.vocab; ++i)
-    if (std::isnan(raw[i]))
-      throw std::domain_error(fmt::format("row {}: the logit of token {} is NaN", row, i));
+    if (!(raw[i] < INFINITY))  // minus infinity is a token that is never drawn
+      throw std::domain_error(fmt::format("row {}: the logit of token {} is {}", row, i, raw[i]));
 }
 
 float penalised(float logit, size_t id, const SampleRow& row) {

@@ -28,8 +28,8 @@ struct SampleRow {
 // noise from Philox4x32-10 (Salmon et al., "Parallel Random Numbers", 2011); ties go to the lowest
 // id. Probabilities are summed for top-p as multiples of 2^-40, so that no order of summation
 // shows; noise is defined in kernels/gumbel.h. Log-probabilities are of the raw logits (before
-// penalty and temperature), by a log-sum-exp over fixed chunks of 1,024 ids. NaN logits throw
-// std::domain_error naming the row.
+// penalty and temperature), by a log-sum-exp over fixed chunks of 1,024 ids. Logits that are
+// NaN or infinite throw std::domain_error naming the row; minus infinity is never drawn.
 struct Sample {
   const float* logits = nullptr;  // [n_shards, rows, shard_vocab]; ids >= vocab are padding
   size_t n_shards = 1;

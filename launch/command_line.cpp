@@ -24,12 +24,18 @@ std::vector<std::string> names_in(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const bool is_group = command->get_name().empty();  // of options, one of which is needed
+    const std::vector<std::string> inner =
+        is_group ? names_in(*command) : std::vector<std::string>();
+    names.insert(names.end(), inner.begin(), inner.end());
+    if (!is_group) names.push_back(command->get_name());
+  }
   return names;
 }
 
-// "unknown --laoyut (did you mean "--layout"?)" for what CLI11 could not place.
+// Empty where CLI11 placed everything; else "unknown --laoyut (did you mean "--layout"?)" for what
+// CLI11 could not place.
 std::string unknown_argument(const CLI::App& app) {
   const CLI::App& command = innermost(app);
   for (const std::string& extra : app.remaining(true)) {
@@ -41,7 +47,7 @@ std::string unknown_argument(const CLI::App& app) {
     return fmt::format("unknown {} \"{}\"{}; see {} --help", kind, name, did_you_mean(name, views),
                        place);
   }
-  return "unknown argument";
+  return {};
 }
 
 // Under mpirun or srun every rank of `weft run` finds the same mistake in its flags; rank 0 says
@@ -70,13 +76,13 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
-    return refuse(app, "a subcommand is needed: plan, run, check or synth; see weft --help", 2);
+    return refuse(app, "a subcommand is needed: plan, run, check, topo or synth; see weft --help",
+                  2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
-  } catch (const CLI::ExtrasError&) {
-    return refuse(app, unknown_argument(app), 2);
   } catch (const CLI::ParseError& bad) {
-    return refuse(app, bad.what(), 2);
+    const std::string unknown = unknown_argument(app);  // before what is missing for want of it
+    return refuse(app, unknown.empty() ? bad.what() : unknown, 2);
   }
 }
 
@@ -97,6 +103,7 @@ int run_command_line(int argc, char** argv) {
   add_run_command(app);
   add_check_command(app);
   add_synth_command(app);
+  add_topo_command(app);
   try {
     const int status = parse_and_run(app, argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;

@@ -66,6 +66,9 @@ void Job::run() {
   compare_ranks(session_, sha256_hex(asked), "another --weights, --logits or --logprobs");
   rank_memory_bytes_ = least_rank_memory(session_);
   parallel::agree(session_, [&] { check_everything(); });
+  std::string fingerprint;
+  parallel::agree(session_, [&] { fingerprint = source_->fingerprint(); });
+  compare_ranks(session_, fingerprint, "other weights");
   const std::string yaml = parallel::broadcast_text(session_, planner::to_yaml(plan_));
   if (!leads()) plan_ = planner::parse_plan_yaml(yaml, "the plan from rank 0");
   start_engine();
@@ -77,7 +80,7 @@ void Job::run() {
   }
   report_stages();
   parallel::agree(session_, [&] {
-    if (leads()) print();
+    if (leads()) finish();
   });
   engine_->close();
 }
@@ -100,6 +103,11 @@ void Job::check_everything() {
       if (!path.empty()) problems.passes([&] { check_output(path, options_.model); });
     if (planned && read) problems.passes([&] { prepare_prompts(problems); });
   }
+  std::error_code ignored;
+  if (!options_.logits.empty() && !options_.dump_plan.empty() &&
+      std::filesystem::weakly_canonical(options_.logits, ignored) ==
+          std::filesystem::weakly_canonical(options_.dump_plan, ignored))
+    problems.add(fmt::format("--logits and --dump-plan both write {}", options_.logits));
   problems.refuse("can't run");
   if (leads() && !options_.dump_plan.empty())
     write_file(options_.dump_plan, planner::to_yaml(plan_));
@@ -187,6 +195,9 @@ void Job::start_engine() {
   runtime::EngineOptions engine;
   engine.n_threads = threads_of_rank(session_, options_.threads);
   engine.results = result_shape();
+  if (leads() && plan_.replicas.front().count > 1)
+    spdlog::info("this job is one of the plan's {} replicas; start a job for each",
+                 plan_.replicas.front().count);
   const std::vector<size_t> threads = parallel::gather(session_, engine.n_threads);
   engine.watch = guardian_.watch();
   engine.watch.set_limit(step_limit_s(
@@ -229,9 +240,12 @@ void Job::report_stages() const {
 void Job::answer() {
   const Clock::time_point now = Clock::now();
   for (Completion& completion : completions_) completion.received = now;
-  engine_->drive(*scheduler_, [&](size_t sequence, const runtime::TokenResults& results,
-                                  size_t row) { return take_token(sequence, results, row); });
-  finish_texts();
+  engine_->drive(*scheduler_,
+                 [&](size_t sequence, const runtime::TokenResults& results, size_t row) {
+                   print_finished();
+                   return take_token(sequence, results, row);
+                 });
+  print_finished();
   if (scheduler_->n_preempted() > 0)
     spdlog::info("{} times a sequence gave way for want of KV blocks and was computed again",
                  scheduler_->n_preempted());
@@ -256,11 +270,17 @@ runtime::FinishReason Job::take_token(size_t sequence, const runtime::TokenResul
   return completion.text->stopped() ? runtime::FinishReason::stop : runtime::FinishReason::none;
 }
 
-void Job::finish_texts() {
-  for (size_t i = 0; i < completions_.size(); ++i) {
-    Completion& completion = completions_[i];
-    completion.finish = scheduler_->sequence(i).finish;
+// Completions leave in the prompts' order, each as soon as those before it are out: a failure late
+// in a long file loses none of them.
+void Job::print_finished() {
+  using runtime::FinishReason;
+  for (; n_printed_ < completions_.size(); ++n_printed_) {
+    const FinishReason finish = scheduler_->sequence(n_printed_).finish;
+    if (finish == FinishReason::none) return;
+    Completion& completion = completions_[n_printed_];
+    completion.finish = finish;
     if (completion.text && !completion.text->stopped()) show_piece(completion.text->finish());
+    print(completion, n_printed_);
   }
 }
 
@@ -270,16 +290,13 @@ void Job::show_piece(const std::string& piece) const {
   fflush(stdout);
 }
 
-void Job::print() const {
-  const std::string layout = planner::layout_text(plan_);
-  size_t n_tokens = 0;
-  for (size_t i = 0; i < completions_.size(); ++i) {
-    const Completion& completion = completions_[i];
-    n_tokens += completion.ids.size();
-    if (!options_.json && completions_.size() > 1) fmt::print("--- prompt {} ---\n", i);
-    if (options_.json)
-      fmt::print("{}\n", completion_json(completion, i, layout, options_.logprobs.has_value()));
-    else if (options_.stream)
+void Job::print(const Completion& completion, size_t index) const {
+  if (options_.json) {
+    fmt::print("{}\n", completion_json(completion, index, planner::layout_text(plan_),
+                                       options_.logprobs.has_value()));
+  } else {
+    if (completions_.size() > 1) fmt::print("--- prompt {} ---\n", index);
+    if (options_.stream)
       fmt::print("\n");  // the text is out
     else
       fmt::print("{}\n", completion.text ? completion.text->text()
@@ -287,6 +304,11 @@ void Job::print() const {
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     throw run_error("cannot write to stdout");
+}
+
+void Job::finish() const {
+  size_t n_tokens = 0;
+  for (const Completion& completion : completions_) n_tokens += completion.ids.size();
   if (!options_.logits.empty()) write_logits();
   const std::string left = drain_report(completions_, engine_->drained_by());
   if (!left.empty()) spdlog::warn("{}", left);

@@ -34,9 +34,10 @@ class Job {
   void answer();
   runtime::FinishReason take_token(size_t sequence, const runtime::TokenResults& results,
                                    size_t row);
-  void finish_texts();
+  void print_finished();
   void show_piece(const std::string& piece) const;
-  void print() const;
+  void print(const Completion& completion, size_t index) const;
+  void finish() const;
   void write_logits() const;
   void report_load() const;
   void report_stages() const;
@@ -51,6 +52,7 @@ class Job {
   std::unique_ptr<runtime::Tokenizer> tokenizer_;  // rank 0
   std::vector<int32_t> eos_ids_;
   std::vector<Completion> completions_;  // rank 0
+  size_t n_printed_ = 0;                 // of them, the first ones
   std::unique_ptr<runtime::Scheduler> scheduler_;
   std::unique_ptr<runtime::Engine> engine_;
 };

@@ -23,6 +23,7 @@ using planner::Plan;
 
 constexpr std::string_view kDTypeNames[] = {"auto", "bf16", "f16", "f32"};
 constexpr double kMostGib = 1e6;
+constexpr size_t kSystemShare = 16;  // of memory: one part for the system
 
 // A limit's flag beside its entry in the table of limits: "max_batch_tokens", --max-batch-tokens.
 struct LimitFlag {
@@ -258,7 +259,8 @@ planner::Plan make_plan(const PlanOptions& options, const planner::ModelSpec& sp
 size_t machine_memory_bytes() {
   const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
   const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return std::min(pages * page_bytes, container_limit_bytes());
+  const size_t all = std::min(pages * page_bytes, container_limit_bytes());
+  return all - all / kSystemShare;
 }
 
 }  // namespace weft::launch

@@ -44,7 +44,8 @@ void add_plan_file_option(CLI::App& command, PlanOptions& options);
 planner::Plan make_plan(const PlanOptions& options, const planner::ModelSpec& spec,
                         size_t world_size, size_t rank_memory_bytes);
 
-// Memory that this machine, or the container's limit, gives to all processes.
+// Memory that this machine, or the container's limit, gives to all ranks: a sixteenth is kept for
+// the system.
 size_t machine_memory_bytes();
 
 }  // namespace weft::launch

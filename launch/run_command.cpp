@@ -6,6 +6,7 @@
 #include "launch/commands.h"
 #include "launch/failures.h"
 #include "launch/job.h"
+#include "parallel/binding.h"
 #include "parallel/guardian.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -13,14 +14,28 @@
 namespace weft::launch {
 namespace {
 
+// The ranks of a host find the same: one says it.
+void report(const parallel::MpiSession& session, const parallel::Binding& binding) {
+  for (const std::string& warning : binding.warnings)
+    spdlog::log(session.node_rank() == 0 ? spdlog::level::warn : spdlog::level::debug, "{}",
+                warning);
+  if (binding.kept)
+    spdlog::debug("left on CPUs {}, where it was started", binding.before.text());
+  else if (binding.place && binding.place->binds)
+    spdlog::debug("on CPUs {}: {}", binding.place->cpus.text(), binding.place->why);
+}
+
 void run(const RunOptions& options) {
-  // Before MPI, which starts threads.
+  // Both before MPI, which starts threads; the guardian is not bound.
   parallel::Guardian guardian =
       options.guardian ? parallel::Guardian::start() : parallel::Guardian();
+  parallel::Binding binding = parallel::bind_early({.bind = options.bind});
   parallel::MpiSession session(nullptr, nullptr);
   start_logging(session.size() > 1 ? session.rank() : -1, options.verbose);
   try {
     guardian.join(session, "CPU");
+    verify_binding(session, binding, {});
+    report(session, binding);
     Job job(session, guardian, options);
     job.run();
   } catch (const parallel::AgreedError& error) {

@@ -97,6 +97,9 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   add_failure_options(command, o);
   command.add_option("--threads", o.threads, "Threads of each rank (default: its share of cores)")
       ->check(CLI::Range(1, 1024));
+  command.add_flag("!--no-bind", o.bind,
+                   "Leave ranks on the CPUs where the launcher put them (default: each gets whole "
+                   "cores of its own, where there are enough)");
 }
 
 Ask default_ask(const RunOptions& options, const runtime::GenerationDefaults& defaults) {

@@ -36,6 +36,7 @@ struct RunOptions {
   bool stream = false;
   bool json = false;
   size_t threads = 0;  // 0: this rank's share of cores
+  bool bind = true;    // to whole cores, where that helps
   bool guardian = true;
   std::optional<double> step_limit_s;  // none: from the plan
   double drain_s = 20;

@@ -64,8 +64,14 @@ void add_synth_command(CLI::App& app) {
   command->add_option("--model", options->model, "Facts: a YAML file, or a Hugging Face folder")
       ->required();
   command->add_option("-o,--output", options->to, "The folder to write: new, or empty")->required();
-  command->add_option("--seed", options->seed, "Of the weights; the same seed, the same bits")
-      ->capture_default_str();
+  command
+      ->add_option_function<std::string>(
+          "--seed",
+          [options = options.get()](const std::string& text) {
+            options->seed = parse_count(text, "--seed", SIZE_MAX);
+          },
+          "Of the weights; the same seed, the same bits (default 7)")
+      ->type_name("N");
   command->add_option("--max-shard-gib", options->most_shard_gib, "Largest file of weights")
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object on standard output");

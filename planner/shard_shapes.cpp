@@ -40,21 +40,26 @@ std::vector<size_t> legal_tp(const ModelSpec& spec) {
 }
 
 std::string tp_problem(const ModelSpec& spec, size_t tp, bool invariant) {
-  const auto legal = [&] { return fmt::format("legal: {}", fmt::join(legal_tp(spec), " ")); };
+  const size_t chunks = n_chunks(spec);
+  const auto legal = [&] {
+    const std::vector<size_t> all = legal_tp(spec);
+    std::vector<size_t> fast_only = all;
+    std::erase_if(fast_only, [&](size_t other) { return chunks % other == 0; });
+    const std::string note =
+        !invariant || fast_only.empty()
+            ? std::string()
+            : fmt::format(" ({} by --numerics fast)", fmt::join(fast_only, " "));
+    return fmt::format("legal: {}{}", fmt::join(all, " "), note);
+  };
   if (tp == 0) return fmt::format("TP 0: a stage has at least one rank; {}", legal());
   if (!splits_heads(spec, tp))
     return fmt::format("TP {}: does not divide {} heads; {}", tp, spec.n_heads, legal());
   if (!splits_kv_heads(spec, tp))
     return fmt::format("TP {}: {} KV heads are neither divided by it nor divide it; {}", tp,
                        spec.n_kv_heads, legal());
-  const size_t chunks = n_chunks(spec);
   if (!invariant || chunks % tp == 0) return {};
-  std::vector<size_t> dividing = legal_tp(spec);
-  std::erase_if(dividing, [&](size_t other) { return chunks % other != 0; });
-  return fmt::format(
-      "TP {} does not divide the {} fixed chunks of invariant numerics; legal: {} "
-      "(or --numerics fast)",
-      tp, chunks, fmt::join(dividing, " "));
+  return fmt::format("TP {} does not divide the {} fixed chunks of invariant numerics; {}", tp,
+                     chunks, legal());
 }
 
 size_t padded_ffn(const ModelSpec& spec, size_t tp) {

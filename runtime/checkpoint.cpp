@@ -13,6 +13,7 @@
 #include "planner/problem_list.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/sha256.h"
 #include "runtime/json_text.h"
 #include "runtime/tensor_list.h"
 
@@ -84,7 +85,7 @@ bool fits(const NamedShape& needed, const StoredTensor& stored, const std::strin
           Problems& wrong) {
   if (!stored.dtype)
     wrong.push_back(fmt::format("tensor {} in {} has dtype {}; supported are F32, F16 and BF16",
-                                needed.name, file, stored.dtype_text));
+                                needed.name, file, brief(nlohmann::json(stored.dtype_text))));
   if (stored.shape != needed.shape)
     wrong.push_back(fmt::format("tensor {} in {} has shape [{}]; the model's config asks for [{}]",
                                 needed.name, file, fmt::join(stored.shape, ", "),
@@ -193,6 +194,20 @@ void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, vo
   pool.split(std::min(n_pieces, pool.n_threads()), 1, [&](size_t, size_t) {
     for (size_t piece = next++; piece < n_pieces; piece = next++) read_piece(piece);
   });
+}
+
+std::string Checkpoint::fingerprint() const {
+  constexpr size_t kSampleBytes = 64;  // from the middle of a tensor
+  std::string text;
+  for (const auto& [name, stored] : places_) {
+    const auto& [dtype, shape] = stored.info;
+    const size_t n_bytes = n_elements(shape) * dtype_bytes(dtype);
+    std::string sample(std::min(kSampleBytes, n_bytes), '\0');
+    files_[stored.file].file.read_at(stored.offset + (n_bytes - sample.size()) / 2, sample.data(),
+                                     sample.size());
+    text += fmt::format("{} {} {} ", name, dtype_name(dtype), fmt::join(shape, ",")) + sample;
+  }
+  return sha256_hex(text);
 }
 
 std::unique_ptr<TensorSource> open_checkpoint(const std::string& folder,

@@ -25,6 +25,7 @@ class Checkpoint final : public TensorSource {
   Place place(const std::string& name) const override;
   void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                  kernels::ThreadPool& pool) override;
+  std::string fingerprint() const override;
   size_t bytes_read() const override { return bytes_read_; }
 
  private:

@@ -130,7 +130,8 @@ void Sampler::draw(const Batch& batch, Slots& slots, TokenResults& results) {
     kernels::sample(args, stream_);
   } catch (const std::domain_error& error) {
     throw run_error(
-        "{}: the weights hold NaN, or activations in {} overflow (another --dtype would tell)",
+        "{}: the weights are not finite, or activations in {} overflow (another --dtype would "
+        "tell)",
         error.what(), dtype_name(shape_.formats.activations));
   }
   if (result_shape_.n_logits > 0) keep_logits(row, results);

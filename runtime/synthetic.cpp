@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/base/sha256.h"
 #include "runtime/tensor_list.h"
 
 namespace weft::runtime {
@@ -89,6 +90,8 @@ Synthetic::Synthetic(const planner::ModelSpec& spec, uint64_t seed) : seed_(seed
   for (NamedShape& tensor : tensor_list(spec))
     tensors_[tensor.name] = {spec.dtype, std::move(tensor.shape)};
 }
+
+std::string Synthetic::fingerprint() const { return sha256_hex(fmt::format("seed {}", seed_)); }
 
 const TensorInfo* Synthetic::find(const std::string& name) const {
   const auto it = tensors_.find(name);

@@ -44,6 +44,7 @@ class Synthetic final : public TensorSource {
   Place place(const std::string&) const override { return {}; }  // any order does
   void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                  kernels::ThreadPool& pool) override;
+  std::string fingerprint() const override;
   size_t bytes_read() const override { return bytes_made_; }
 
  private:

@@ -36,6 +36,10 @@ class TensorSource {
   virtual void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                          kernels::ThreadPool& pool) = 0;
 
+  // SHA-256, in hexadecimal, over names, types, shapes and a few values of every tensor: ranks that
+  // were given other weights of the same shapes, a stale copy or another fine-tune, have another.
+  virtual std::string fingerprint() const = 0;
+
   // Bytes taken from disk so far (generated, for a synthetic source).
   virtual size_t bytes_read() const = 0;
 };

@@ -105,6 +105,23 @@ TEST(Gemm, FastModeAgainstDouble) {
         expect_near_double({tokens, 131, 600, 4, DType::bf16, w, y, true, false});
 }
 
+// Threads that enter the BLAS at the same moment must not be given one buffer: the serial OpenBLAS
+// of Debian 12 was wrong in one of some 300 such starts.
+TEST(Gemm, FastModeFromThreadsThatStartTogether) {
+  const Case c{32, 128, 600, 1, DType::bf16, DType::bf16, DType::f32, false, false};
+  ThreadPool alone(1);
+  Stream one(alone);
+  Problem want(c);
+  gemm(want.args(), one);
+  for (int start = 0; start < 400; ++start) {
+    ThreadPool pool(4);
+    Stream stream(pool);
+    Problem got(c);
+    gemm(got.args(), stream);
+    ASSERT_EQ(got.result(), want.result()) << "start " << start;
+  }
+}
+
 // The definition, written out once more: lanes, tree over lanes, tree over chunks.
 float defined_element(const Problem& p, size_t t, size_t n) {
   const std::vector<float> x = p.x.values(), w = p.w.values();

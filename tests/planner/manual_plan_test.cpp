@@ -144,9 +144,10 @@ TEST(ManualPlan, LayersMissingOrTooMany) {
 TEST(ManualPlan, InvariantNumericsNarrowTheWidth) {
   const ModelSpec coder = model("deepseek-coder-33b");
   ManualOptions options = with_memory(100);
-  EXPECT_SAYS(refusal(coder, "62x56", options),
-              "TP 56 does not divide the 8 fixed chunks of invariant numerics; legal: 1 2 4 8 (or "
-              "--numerics fast)");
+  EXPECT_SAYS(
+      refusal(coder, "62x56", options),
+      "TP 56 does not divide the 8 fixed chunks of invariant numerics; legal: 1 2 4 8 56 (56 "
+      "by --numerics fast)");
   options.numerics = Numerics::fast;
   EXPECT_EQ(world_size(manual_plan(coder, parse_layout("62x56"), options)), 56u);
 }

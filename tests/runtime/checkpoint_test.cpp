@@ -158,7 +158,7 @@ TEST(Checkpoint, RefusesADtypeItDoesNotHave) {
   const size_t at = bytes.find("\"BF16\"", bytes.find("model.norm.weight"));
   bytes.replace(at, 6, "\"I16\" ");
   write_text(path, bytes);
-  EXPECT_ERROR(open_checkpoint(folder.path(), spec), "has dtype I16",
+  EXPECT_ERROR(open_checkpoint(folder.path(), spec), "has dtype \"I16\"",
                "supported are F32, F16 and BF16");
 }
 

@@ -269,6 +269,7 @@ class BrokenSource final : public TensorSource {
     if (name == bad_) throw run_error("cannot read {}: Input/output error", name);
     inner_->read_rows(name, begin, end, to, pool);
   }
+  std::string fingerprint() const override { return inner_->fingerprint(); }
   size_t bytes_read() const override { return inner_->bytes_read(); }
 
  private:

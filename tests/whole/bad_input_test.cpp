@@ -125,7 +125,20 @@ TEST(BadFlags, UnknownFlagNamesTheNearest) {
   EXPECT_EQ(n_times(many.err, "did you mean"), 1u) << "said once, by rank 0:\n" << many.err;
 }
 
+// What is missing for want of the misspelt flag is not what is wrong.
+TEST(BadFlags, UnknownFlagComesBeforeAMissingOne) {
+  expect_refused(run_weft(1, {"run", "--model", kDemo, "--promt", "a"}),
+                 {"did you mean \"--prompt\""});
+  expect_refused(run_weft(1, {"plan", "--modle", kDemo}), {"--modle", "--model"});
+  expect_refused(run_weft(1, {"synth", "--model", kDemo, "--otput", "x"}), {"--otput", "--output"});
+  expect_refused(run_weft(1, {"synth", "--model", kDemo}), {"--output"});
+}
+
 TEST(BadFlags, ValuesOutOfRange) {
+  const TemporaryFolder folder;
+  for (const char* seed : {"-5", "18446744073709551616"})
+    expect_refused(run_weft(1, {"synth", "--model", kDemo, "-o", folder / "s", "--seed", seed}),
+                   {"--seed", seed});
   expect_refused(run_weft(1, run_demo({"--temperature", "-1"})), {"temperature", "-1"});
   expect_refused(run_weft(1, run_demo({"--top-p", "0"})), {"top-p", "0"});
   expect_refused(run_weft(1, run_demo({"--top-p", "nan"})), {"top-p"});
@@ -287,7 +300,20 @@ TEST_F(Copied, WeightsThatAreNaN) {
   for (size_t at = place[0]; at < place[1]; ++at) bytes[sizeof(header) + header + at] = '\xff';
   write("model.safetensors", bytes);
   const CommandResult result = run(2, {"--pp", "2"});
-  expect_refused(result, {"NaN", "--dtype"}, 1);
+  expect_refused(result, {"nan", "--dtype"}, 1);
+}
+
+// A stale copy on one host: same facts, same shapes, other values.
+TEST_F(Copied, OtherWeightsOnOneRank) {
+  ASSERT_EQ(run_weft(1, {"synth", "--model", kDemo, "-o", folder_ / "other"}).status, 0);
+  fs::copy(file("tokenizer.json"), folder_ / "other/tokenizer.json",
+           fs::copy_options::overwrite_existing);
+  const std::string script = "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then M=" + (folder_ / "other") +
+                             "; else M=" + (folder_ / "model") +
+                             "; fi; exec " WEFT_BINARY " run --model $M --prompt x --pp 2";
+  const CommandResult result =
+      run_command({"mpirun", "--oversubscribe", "-n", "2", "bash", "-c", script}, kSeconds);
+  expect_refused(result, {"rank 1", "other weights"});
 }
 
 // One rank cannot read the folder: it is named, all end, nobody hangs.
@@ -346,6 +372,13 @@ TEST(BadPrompts, FifoInPlaceOfAFile) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
   expect_refused(run_weft(1, run_demo({"--plan", folder / "fifo"}), kSeconds), {"regular file"});
+}
+
+TEST(BadOutput, TwoIntoOneFile) {
+  const TemporaryFolder folder;
+  expect_refused(
+      run_weft(1, run_demo({"--logits", folder / "f", "--dump-plan", folder.path() + "/./f"})),
+      {"both write"});
 }
 
 // A batch's results are one message, and MPI counts its bytes in an int.
