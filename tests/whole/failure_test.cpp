@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "tests/support/command.h"
 #include "tests/support/job_processes.h"
@@ -56,6 +57,10 @@ class LongJob {
   bool runs() {
     if (!command_->says("loaded", 60)) return false;
     usleep(700'000);
+    std::ifstream maps("/proc/" + std::to_string(rank(n_ranks_ > 1 ? 1 : -1)) + "/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (const size_t at = line.find("/dev/shm/vader_segment"); at != std::string::npos)
+        shared_.insert(line.substr(at));
     return true;
   }
   pid_t launcher() const { return command_->pid(); }
@@ -71,6 +76,13 @@ class LongJob {
       usleep(100'000);
     }
     return false;
+  }
+  // MPI's shared memory that ranks had by name.
+  std::vector<std::string> shared_left() const {
+    std::vector<std::string> left;
+    for (const std::string& path : shared_)
+      if (access(path.c_str(), F_OK) == 0) left.push_back(path);
+    return left;
   }
 
  private:
@@ -91,6 +103,7 @@ class LongJob {
 
   int n_ranks_;
   std::string mark_;
+  std::set<std::string> shared_;
   TemporaryFolder folder_;
   std::optional<Command> command_;
 };
@@ -107,6 +120,7 @@ void expect_ended(LongJob& job, Clock::time_point start, const std::string& caus
   EXPECT_TRUE(std::regex_search(result.err, std::regex("weft: " + cause)))
       << "no \"" << cause << "\" in: " << result.err;
   EXPECT_TRUE(job.nothing_left());
+  EXPECT_EQ(job.shared_left(), std::vector<std::string>());
   testing::Test::RecordProperty("seconds", std::to_string(took));
   std::cout << "  ended after " << took << " s, status " << result.status << "\n";
 }
@@ -243,6 +257,7 @@ TEST(LostLauncher, EndsAllRanks) {
   const auto start = Clock::now();
   EXPECT_TRUE(job.nothing_left());
   EXPECT_LT(seconds_since(start), kEndsWithin);
+  EXPECT_EQ(job.shared_left(), std::vector<std::string>());
 }
 
 void expect_stopped(const LongJob& job, int n) {
