@@ -85,6 +85,20 @@ GuardianAnswer ask(int control, const GuardianOrders& orders) {
   return answer;
 }
 
+// All ranks were started with a guardian, or none was; a rank whose flags were refused meets the
+// others at the first agreement.
+void agree_on_guardians(const MpiSession& session, bool guarded) {
+  agree(session, [] {});
+  const std::vector<char> all = gather(session, static_cast<char>(guarded ? 1 : 0));
+  agree(session, [&] {
+    if (all.front() == (guarded ? 1 : 0)) return;
+    throw input_error(
+        "this rank was started {} a guardian and rank 0 {}: give --no-guardian to all "
+        "ranks or to none",
+        guarded ? "with" : "without", guarded ? "without" : "with");
+  });
+}
+
 }  // namespace
 
 Guardian Guardian::start() {
@@ -111,6 +125,7 @@ Guardian::~Guardian() {
 }
 
 void Guardian::join(const MpiSession& session, const std::string& device) {
+  agree_on_guardians(session, page_ != nullptr);
   if (page_ == nullptr) return;
   GuardianOrders orders;
   orders.rank = static_cast<uint32_t>(session.rank());

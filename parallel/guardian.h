@@ -26,8 +26,8 @@ class Guardian {
   explicit operator bool() const { return page_ != nullptr; }
 
   // Introduces the guardians of all ranks to each other. `device` is what the rank runs on, as it
-  // is named in errors ("CPU", "GPU 0000:9d:00.0"). A collective of all ranks, all of which have a
-  // guardian or none; throws AgreedError where one can't be reached.
+  // is named in errors ("CPU", "GPU 0000:9d:00.0"). A collective of all ranks, those without a
+  // guardian too; throws AgreedError where only some have one, or one can't be reached.
   void join(const MpiSession& session, const std::string& device);
 
   // For the loop that runs steps.

@@ -50,6 +50,7 @@ class Supervisor {
   void hear(const Cause& cause);
   void decide();
   void decide_following();
+  bool speaks_of_lead() const;
   void say_and_end(const Cause& cause);
   void end(int status) { status_ = status; }
 
@@ -57,6 +58,7 @@ class Supervisor {
   RankWatch watch_;
   int control_;
   std::string name_;  // empty until the ranks know each other
+  uint32_t rank_ = 0;
   bool speaks_ = true;
   std::unique_ptr<Followers> followers_;  // rank 0's guardian, where there are others
   std::unique_ptr<Lead> lead_;            // another's
@@ -124,6 +126,7 @@ GuardianAnswer Supervisor::answer(const GuardianOrders& orders) {
   GuardianAnswer reply;
   try {
     name_ = orders.name.get();
+    rank_ = orders.rank;
     speaks_ = orders.speaks;
     if (orders.rank == 0 && orders.size > 1) {
       followers_ = std::make_unique<Followers>(orders.size, orders.secret.get(), name_);
@@ -238,12 +241,18 @@ void Supervisor::decide_following() {
   if (lead_->verdict()) return end(*lead_->verdict());
   if (!cause_) return;
   if (lead_->lost()) {
-    if (about_lead_ && !speaks_) return end(cause_->status);
+    if (about_lead_ && !speaks_of_lead()) return end(cause_->status);
     return say_and_end(*cause_);
   }
   if (!reported_) lead_->report(*cause_);
   reported_ = true;
   if (now_ns_ - cause_ns_ > kVerdictNs + kGatherStallsNs) say_and_end(*cause_);
+}
+
+// An end of rank 0's guardian reaches all others at once, and the next rank says it; where its
+// messages have ceased others may be out of reach too, and one a host says so.
+bool Supervisor::speaks_of_lead() const {
+  return cause_->kind == FaultKind::guardian_lost ? rank_ == 1 : speaks_;
 }
 
 void Supervisor::say_and_end(const Cause& cause) {

@@ -9,6 +9,8 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "runtime/base/error.h"
 
@@ -17,7 +19,9 @@ namespace {
 
 constexpr int64_t kProcEveryNs = 400'000'000;
 constexpr int64_t kLongestLeaveNs = 30'000'000'000;
-constexpr double kBusy = 0.5;
+// Of a core. A rank that waits takes less (see Patience), one that computes more, even where many
+// share a core.
+constexpr double kBusy = 0.07;
 
 // Files of /proc are made when they are read: a page holds what is wanted of these.
 std::string read_proc_file(pid_t pid, const char* name) {
@@ -31,6 +35,20 @@ std::string read_proc_file(pid_t pid, const char* name) {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// Open MPI's memory between ranks of a host has names, under which it outlives ranks that are
+// killed and takes the host's memory; the ranks that share it all end now.
+void remove_shared_memory(pid_t rank) {
+  const std::string folder = "/dev/shm/";
+  std::ifstream maps(fmt::format("/proc/{}/maps", rank));
+  for (std::string line; std::getline(maps, line);) {
+    const size_t at = line.find(folder);
+    if (at == std::string::npos) continue;
+    const std::string name = line.substr(at + folder.size());
+    if (name.starts_with("vader_segment.") || name.starts_with("sm_segment."))
+      unlink((folder + name).c_str());
+  }
+}
+
 }  // namespace
 
 RankWatch::RankWatch(pid_t rank, pid_t launcher, GuardianPage& page)
@@ -42,16 +60,24 @@ bool RankWatch::reap() {
   return reaped_;
 }
 
-// The state follows the name, which is in parentheses and may hold anything. A rank that waits for
-// others sleeps between two looks; one that computes, or waits for a disk, hardly ever does.
+// The name, in parentheses, may hold anything; after it come the state, ten other fields, and the
+// ticks in user and in kernel mode.
 void RankWatch::read_proc(int64_t now_ns) {
-  proc_read_ns_ = now_ns;
   const std::string stat = read_proc_file(rank_, "stat");
   const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= stat.size()) return;
-  const char state = stat[name_end + 2];
+  if (name_end == std::string::npos) return;
+  std::istringstream fields(stat.substr(name_end + 1));
+  char state = '?';
+  std::string skipped;
+  double user = 0, kernel = 0;
+  fields >> state;
+  for (int i = 0; i < 10; ++i) fields >> skipped;
+  fields >> user >> kernel;
   stopped_ = state == 'T';
-  busy_ = (busy_ + (state == 'R' || state == 'D' ? 1 : 0)) / 2;
+  const double cpu_s = (user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (proc_read_ns_ != 0) busy_ = (busy_ + (cpu_s - cpu_s_) / seconds(now_ns - proc_read_ns_)) / 2;
+  cpu_s_ = cpu_s;
+  proc_read_ns_ = now_ns;
   // A core file of many GiB takes minutes, during which the rank is not dead yet.
   dumps_core_ = read_proc_file(rank_, "status").find("CoreDumping:\t1") != std::string::npos;
 }
@@ -112,6 +138,7 @@ std::optional<Fault> RankWatch::late_end(int64_t now_ns) {
 
 void RankWatch::kill_rank() {
   if (reaped_) return;
+  remove_shared_memory(rank_);
   kill(rank_, SIGKILL);
   for (int i = 0; i < 200 && !reap(); ++i) {
     const timespec pause{0, 10'000'000};

@@ -26,7 +26,8 @@ class RankWatch {
   // By itself, with a status (and a word, one hopes) of its own.
   bool exited() const { return exited_; }
   bool stopped() const { return stopped_; }
-  // Ends the rank at once and waits for it, for at most two seconds.
+  // Ends the rank at once and waits for it, for at most two seconds. What it shares with other
+  // ranks of the job by name is removed.
   void kill_rank();
 
  private:
@@ -47,7 +48,8 @@ class RankWatch {
   std::optional<int> left_with_;
   bool stopped_ = false;
   bool dumps_core_ = false;
-  double busy_ = 0;  // how often it was found running, the latest looks counting most
+  double cpu_s_ = 0;
+  double busy_ = 0;  // of one core, the latest looks counting most
 };
 
 }  // namespace weft::parallel

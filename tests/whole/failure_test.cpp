@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "tests/support/command.h"
 #include "tests/support/job_processes.h"
@@ -56,6 +57,10 @@ class LongJob {
   bool runs() {
     if (!command_->says("loaded", 60)) return false;
     usleep(700'000);
+    std::ifstream maps("/proc/" + std::to_string(rank(n_ranks_ > 1 ? 1 : -1)) + "/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (const size_t at = line.find("/dev/shm/vader_segment"); at != std::string::npos)
+        shared_.insert(line.substr(at));
     return true;
   }
   pid_t launcher() const { return command_->pid(); }
@@ -71,6 +76,13 @@ class LongJob {
       usleep(100'000);
     }
     return false;
+  }
+  // MPI's shared memory that ranks had by name.
+  std::vector<std::string> shared_left() const {
+    std::vector<std::string> left;
+    for (const std::string& path : shared_)
+      if (access(path.c_str(), F_OK) == 0) left.push_back(path);
+    return left;
   }
 
  private:
@@ -91,6 +103,7 @@ class LongJob {
 
   int n_ranks_;
   std::string mark_;
+  std::set<std::string> shared_;
   TemporaryFolder folder_;
   std::optional<Command> command_;
 };
@@ -107,6 +120,7 @@ void expect_ended(LongJob& job, Clock::time_point start, const std::string& caus
   EXPECT_TRUE(std::regex_search(result.err, std::regex("weft: " + cause)))
       << "no \"" << cause << "\" in: " << result.err;
   EXPECT_TRUE(job.nothing_left());
+  EXPECT_EQ(job.shared_left(), std::vector<std::string>());
   testing::Test::RecordProperty("seconds", std::to_string(took));
   std::cout << "  ended after " << took << " s, status " << result.status << "\n";
 }
@@ -219,6 +233,21 @@ TEST(AfterLeaving, ACrashIsStillSaid) {
   EXPECT_NE(result.err.find("killed by signal 6"), std::string::npos) << result.err;
 }
 
+TEST(SomeGuarded, IsRefusedByAll) {
+  std::vector<std::string> all = {"mpirun", "--oversubscribe", "--bind-to", "none"};
+  const std::vector<std::string> run = {WEFT_BINARY, "run", "--model",  kDemo,
+                                        "--pp",      "2",   "--prompt", "x"};
+  all.insert(all.end(), {"-n", "1"});
+  all.insert(all.end(), run.begin(), run.end());
+  all.insert(all.end(), {":", "-n", "1"});
+  all.insert(all.end(), run.begin(), run.end());
+  all.push_back("--no-guardian");
+  const CommandResult result = run_command(all, 60);
+  EXPECT_FALSE(result.timed_out) << result.err;
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_EQ(n_times(result.err, "give --no-guardian to all ranks or to none"), 1u) << result.err;
+}
+
 // Nobody is left to tell, so only the end counts.
 TEST(LostLauncher, EndsAllRanks) {
   LongJob job(3);
@@ -228,6 +257,13 @@ TEST(LostLauncher, EndsAllRanks) {
   const auto start = Clock::now();
   EXPECT_TRUE(job.nothing_left());
   EXPECT_LT(seconds_since(start), kEndsWithin);
+  EXPECT_EQ(job.shared_left(), std::vector<std::string>());
+}
+
+void expect_stopped(const LongJob& job, int n) {
+  int n_stopped = 0;
+  for (const JobProcess& process : job.processes()) n_stopped += process.state == 'T' ? 1 : 0;
+  EXPECT_EQ(n_stopped, n);
 }
 
 // As Slurm suspends a job: every process of it stops, for longer than anything is waited for.
@@ -236,12 +272,11 @@ TEST(Suspended, JobGoesOn) {
   ASSERT_TRUE(job.runs());
   const auto all = [&](int signal_number) {
     for (const JobProcess& process : job.processes())
-      if (process.rank >= 0) {
-        EXPECT_EQ(kill(process.pid, signal_number), 0);
-      }
+      if (process.rank >= 0) kill(process.pid, signal_number);
   };
   all(SIGSTOP);
   sleep(4);
+  expect_stopped(job, 6);
   all(SIGCONT);
   sleep(4);
   EXPECT_EQ(job.processes().size(), 7u) << job.finish(1).err;
@@ -252,12 +287,11 @@ TEST(Suspended, JobGoesOnWhereGuardiansRun) {
   ASSERT_TRUE(job.runs());
   const auto ranks = [&](int signal_number) {
     for (const JobProcess& process : job.processes())
-      if (process.rank >= 0 && !process.guardian) {
-        EXPECT_EQ(kill(process.pid, signal_number), 0);
-      }
+      if (process.rank >= 0 && !process.guardian) kill(process.pid, signal_number);
   };
   ranks(SIGSTOP);
   sleep(5);
+  expect_stopped(job, 3);
   ranks(SIGCONT);
   sleep(4);
   EXPECT_EQ(job.processes().size(), 7u) << job.finish(1).err;
