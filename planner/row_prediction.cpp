@@ -149,10 +149,10 @@ std::string impossible(const CostSetting& s, const MeasuredRow& row) {
   if (life_ms >= work.total()) return "";
   return fmt::format(
       "{} requests in {:.0f} ms, but at the best rates measured they take {:.0f} ms: prompts' "
-      "products {:.0f}, attention {:.0f}, links {:.0f}, reading the cache {:.0f} (were prompts "
+      "products {:.0f}, attention {:.0f}, links {:.0f}, reading the {} cache {:.0f} (were prompts "
       "served from a prefix cache, or fewer requests at once?)",
       row.concurrency, life_ms, work.total(), work.products_ms, work.attention_ms, work.links_ms,
-      work.cache_ms);
+      format_name(s.kv_key), work.cache_ms);
 }
 
 void predict(const CostModel& costs, const MeasuredRow& row, RowPrediction& prediction) {
