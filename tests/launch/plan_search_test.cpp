@@ -183,7 +183,7 @@ TEST_F(PlanSearchTest, MixturesOfExpertsArePlannedAndMarked) {
   const Outcome outcome = plan({"--model", model("mixtral-8x7b"), "--cluster", cluster("h100-1x8"),
                                 "--configs", config(""), "-o", file("plan.yaml")});
   EXPECT_EQ(outcome.error, "");
-  expect_has(outcome.out, {"not executed yet: model Mixtral-8x7B", "mixtures of experts"});
+  expect_has(outcome.out, {"not executed yet: model mixtral-8x7b", "mixtures of experts"});
 }
 
 TEST_F(PlanSearchTest, OtherEnginesArePredictedOnly) {
