@@ -19,6 +19,8 @@ using planner::Objective;
 using planner::Role;
 using planner::Schedule;
 
+constexpr size_t kMostGivenBatch = 4096;
+
 // The next free GPUs, node by node.
 class Placer {
  public:
@@ -99,6 +101,20 @@ std::vector<size_t> only(const std::optional<size_t>& fixed, std::vector<size_t>
   return fixed ? std::vector<size_t>{*fixed} : values;
 }
 
+// The part of the grid that is left.
+std::vector<Schedule> schedules_for(const planner::Space& space, const Layout& layout,
+                                    const PlanOptions& fixed) {
+  const size_t most_batch = std::min(space.most_batch(layout.n_replicas), kMostGivenBatch);
+  std::vector<Schedule> all;
+  for (const size_t batch : only(fixed.max_sequences, powers_to(most_batch))) {
+    const size_t most_in_flight = std::min(2 * layout.stages.size(), batch);
+    for (const size_t in_flight : only(fixed.batches_in_flight, counts_to(most_in_flight)))
+      for (const size_t chunk : only(fixed.prefill_chunk, space.chunks))
+        all.push_back({batch, in_flight, chunk});
+  }
+  return all;
+}
+
 }  // namespace
 
 Layout place(const std::vector<planner::StageLayout>& stages, const PlanCase& of) {
@@ -134,23 +150,19 @@ Candidate predict(const PlanCase& of, Layout layout, const PlanOptions& fixed) {
   const planner::Scorer scorer(space, request.workload, *of.serving, planner::Goal::latency);
   layout.schedule = {1, 1, space.chunks.front()};
   check_layout(space, request, layout);
-  const size_t most_batch = std::min<size_t>(space.most_batch(layout.n_replicas), 4096);
-  const size_t most_in_flight = 2 * layout.stages.size();
+  const Objective objective = request.workload.objective;
   std::optional<Candidate> best;
-  std::vector<std::string> short_of_room;
-  for (const size_t batch : only(fixed.max_sequences, powers_to(most_batch)))
-    for (const size_t chunk : only(fixed.prefill_chunk, space.chunks))
-      for (const size_t in_flight :
-           only(fixed.batches_in_flight, counts_to(std::min(most_in_flight, batch)))) {
-        layout.schedule = {batch, in_flight, chunk};
-        Candidate made = make_candidate(space, of.costs(), scorer, layout);
-        std::vector<std::string> found = memory_problems(space, made);
-        if (!found.empty() && short_of_room.empty())
-          short_of_room = std::move(found);
-        else if (found.empty() && (!best || order(made, request.workload.objective) <
-                                                order(*best, request.workload.objective)))
-          best = std::move(made);
-      }
+  std::vector<std::string> short_of_room;  // of the first that is
+  for (const Schedule& schedule : schedules_for(space, layout, fixed)) {
+    layout.schedule = schedule;
+    Candidate made = make_candidate(space, of.costs(), scorer, layout);
+    std::vector<std::string> found = memory_problems(space, made);
+    if (!found.empty()) {
+      if (short_of_room.empty()) short_of_room = std::move(found);
+    } else if (!best || order(made, objective) < order(*best, objective)) {
+      best = std::move(made);
+    }
+  }
   if (!best) planner::refuse("layout " + layout_text(layout), short_of_room);
   return *best;
 }

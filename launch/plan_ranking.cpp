@@ -198,6 +198,7 @@ std::string ranking_table(const PlanCase& of, const PlanResult& result) {
                             "TPOT ms", "tokens/s", "GiB of a rank", "between nodes", "verdict"}};
   for (const Candidate& layout : search.ranked)
     rows.push_back(ranking_row(of, search.best, layout, rows.size()));
+  if (result.given && search.best.meets_limits) rows.back().back() = "meets the limits";
   text += table(rows, 2, true) + search.verdict + "\n";
   if (result.extrapolated)
     text += "extrapolated: some of the best's times lie outside the measured curves\n";

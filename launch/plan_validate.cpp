@@ -20,9 +20,8 @@ void add_validate_options(CLI::App& command, ValidateOptions& options) {
       ->needs(rows);
   command
       .add_option("--configs", options.configs,
-                  "Folder with models, profiles and engines (default: the shipped one)")
-      ->type_name("DIR")
-      ->needs(rows);
+                  "Folder with models, clusters, profiles and engines (default: the shipped one)")
+      ->type_name("DIR");
 }
 
 std::string validation_text(const ValidateOptions& options, bool json) {

@@ -76,11 +76,14 @@ void check_limits(const Limits& limits, const ModelSpec& spec, Problems& found) 
     found.push_back("limits: graph_buckets do not ascend");
 }
 
-// Layers that no stage has or two have. Stages follow each other in the model's order.
+// Layers that no stage has or two have. Stages follow each other in the model's order; a group that
+// decodes alone begins anew.
 void check_layers(const Replica& replica, size_t n_layers, Problems& found) {
   size_t next = 0;  // first layer that no stage so far has
   for (size_t s = 0; s < replica.stages.size(); ++s) {
     const Range layers = replica.stages[s].layers;
+    const bool new_group = s > 0 && replica.stages[s - 1].role != replica.stages[s].role;
+    if (new_group && next == n_layers) next = 0;
     if (layers.begin >= layers.end) {
       found.push_back(
           fmt::format("stage {}: layers [{}, {}) are none", s, layers.begin, layers.end));

@@ -149,6 +149,7 @@ TEST_F(PlanSearchTest, ComparesLayoutsSideBySide) {
   // Four stages of half the width read as much a stage, one after another.
   EXPECT_LT(compared[0]["latency_ms"].get<double>(), compared[1]["latency_ms"].get<double>());
   refused_33b({"--compare", "31x8,31x8"}, "excludes");
+  EXPECT_NE(plan_33b({"--compare", "31x8,31x8"}).error.find("give it twice"), std::string::npos);
 }
 
 TEST_F(PlanSearchTest, WorkloadsComeFromAFileAndFlagsCountOverIt) {
@@ -182,7 +183,7 @@ TEST_F(PlanSearchTest, MixturesOfExpertsArePlannedAndMarked) {
   const Outcome outcome = plan({"--model", model("mixtral-8x7b"), "--cluster", cluster("h100-1x8"),
                                 "--configs", config(""), "-o", file("plan.yaml")});
   EXPECT_EQ(outcome.error, "");
-  expect_has(outcome.out, {"not executed yet: model Mixtral-8x7B", "mixtures of experts"});
+  expect_has(outcome.out, {"not executed yet: model mixtral-8x7b", "mixtures of experts"});
 }
 
 TEST_F(PlanSearchTest, OtherEnginesArePredictedOnly) {
@@ -237,7 +238,9 @@ TEST_F(PlanSearchTest, RefusesLayoutsThatTheClusterCannotHold) {
   refused_33b({"--layout", "61x8"}, "the stages have 61 layers, the model has 62");
   refused_33b({"--layout", "3*62x8"}, "do not hold 3 replicas");
   refused_33b({"--layout", "0*62x8"}, "at least 1");
-  refused_33b({"--layout", "62x1"}, "stage 0: short ");
+  expect_refused({"--model", model("llama-3.1-70b"), "--cluster", cluster("h100-2x8"), "--configs",
+                  config(""), "--layout", "80x1"},
+                 "layout 80x1: stage 0: short ");
   refused_33b({"--layout", "62x8|62x8|62x8"}, "one group, or one that prefills");
 }
 

@@ -1,10 +1,12 @@
 // The plan: exact reading back, the hash, and every reason for refusing one.
 #include "planner/plan.h"
+#include "planner/memory_model.h"
 
 #include <functional>
 #include <random>
 
 #include "planner/manual_plan.h"
+#include "planner/memory_model.h"
 #include "planner/plan_json.h"
 #include "tests/planner/examples.h"
 
@@ -329,6 +331,35 @@ TEST(PlanProblems, LimitsWidthsSlotsAndModel) {
                 p.predicted.speed = Speed{1, 2, 3, {{4, 5}}};
               }),
               "predicted: stages has 1 entries for 2 stages");
+}
+
+TEST(PlanProblems, NarrowFormatsAreReadAndNotExecuted) {
+  Plan plan = small_plan();
+  plan.formats = {DType::int4, DType::bf16, DType::int8, DType::fp8};
+  EXPECT_EQ(parse_plan_yaml(to_yaml(plan), "plan").formats, plan.formats);
+  const std::vector<std::string> found = problems(plan, small_spec());
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_SAYS(found[0], "formats: weights int4 is not executed yet; use bf16, f16, f32");
+  EXPECT_SAYS(found[1], "formats: kv_key int8 is not executed yet");
+  EXPECT_SAYS(found[2], "formats: kv_value fp8 is not executed yet");
+  EXPECT_TRUE(memory_problems(small_spec(), plan, 1).empty()) << "sizes that nobody knows";
+}
+
+TEST(PlanProblems, AGroupThatDecodesHasAllLayersAgain) {
+  Plan plan = small_plan();
+  std::vector<Stage>& stages = plan.replicas.front().stages;
+  const size_t n = stages.size();
+  for (size_t s = 0; s < n; ++s) {
+    stages[s].role = Role::prefill;
+    Stage decoding = stages[s];
+    decoding.role = Role::decode;
+    for (Slot& slot : decoding.slots) slot.node += 1;
+    stages.push_back(decoding);
+  }
+  plan.predicted = {};
+  const std::vector<std::string> found = problems(plan, small_spec());
+  EXPECT_EQ(found.size(), 2 * n) << found.front();
+  for (const std::string& problem : found) EXPECT_SAYS(problem, "is not executed yet; use both");
 }
 
 TEST(PlanProblems, ABatchIsOneMessage) {
