@@ -104,7 +104,7 @@ TEST_F(PlanOptionsTest, NothingMeansOneStageOverAllRanks) {
   EXPECT_EQ(planner::layout_text(make({}, 1)), "24x1");
   EXPECT_EQ(planner::layout_text(make({}, 4)), "24x4");
   expect_error({}, 3, "TP 3: does not divide 16 heads; legal: 1 2 4 8 16");
-  expect_error({}, 0, "the automatic search is not there yet");
+  expect_error({}, 0, "give --cluster to search");
 }
 
 TEST_F(PlanOptionsTest, APlanMustFitModelAndMemory) {

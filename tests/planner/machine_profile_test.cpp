@@ -66,7 +66,7 @@ TEST(MachineProfile, IsReadBackAsItWasWritten) {
 TEST(MachineProfile, RefusesAnUnknownGpuWithTheKnownOnes) {
   const std::string text = error_of([] { machine("h100-sxn"); });
   EXPECT_SAYS(text, "no profile of GPU \"h100-sxn\" (did you mean \"h100-sxm\"?)");
-  EXPECT_SAYS(text, "a100-sxm, h100-sxm, h200-sxm");
+  EXPECT_SAYS(text, "a100-sxm, cpu, h100-sxm, h200-sxm");
 }
 
 TEST(MachineProfile, RefusesWhatIsNoCurve) {

@@ -122,8 +122,11 @@ void compare(uint64_t seed, size_t& n_found, size_t& n_tried) {
 TEST(Search, FindsTheOptimumOfBruteForce) {
   constexpr size_t kInstances = 2500;
   const char* given = std::getenv("WEFT_SEARCH_SEED");  // runs that instance alone
-  const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10)
-                                          : std::random_device()() * uint64_t{1'000'000};
+  const char* more = std::getenv("WEFT_SEARCH_FIRST");  // other instances than those of every run
+  const uint64_t first = std::strtoull(given != nullptr  ? given
+                                       : more != nullptr ? more
+                                                         : "1",
+                                       nullptr, 10);
   size_t n_found = 0, n_tried = 0;
   for (size_t i = 0; i < (given != nullptr ? 1 : kInstances); ++i) {
     SCOPED_TRACE(fmt::format("WEFT_SEARCH_SEED={}", first + i));
