@@ -114,7 +114,9 @@ void compare(uint64_t seed, size_t& n_found, size_t& n_tried) {
   if (!result.found) return;
   ++n_found;
   const std::array<double, 3> score = score_of(result.best, request.workload.objective);
-  ASSERT_EQ(score, expected) << layout_text(result.best.layout);
+  for (size_t i = 0; i < score.size(); ++i)  // sums over layers are rounded in another order
+    ASSERT_NEAR(score[i], expected[i], 1e-13 * std::abs(expected[i]))
+        << layout_text(result.best.layout);
   const Candidate again = evaluate(request, costs, serving, result.best.layout);
   ASSERT_EQ(score_of(again, request.workload.objective), score);
 }
