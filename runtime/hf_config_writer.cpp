@@ -74,7 +74,8 @@ std::string hf_config_text(const ModelSpec& spec, const GenerationDefaults& defa
   add_ends(defaults, json);
   const std::string text = json.dump(2) + "\n";
   ModelSpec back = parse_hf_config(text, "config.json of " + spec.name);
-  back.name = spec.name;
+  back.name = spec.name;  // names are no facts, and config.json has none
+  back.aliases = spec.aliases;
   if (back != spec)
     throw input_error("the facts of {} are none that a {} config can say:\n{}but read back\n{}",
                       spec.name, spec.architecture, planner::to_yaml(spec), planner::to_yaml(back));

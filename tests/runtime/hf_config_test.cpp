@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -371,6 +373,20 @@ TEST(HfConfigWriter, RoundTripsEveryFamily) {
     back.name = spec.name;
     EXPECT_EQ(planner::to_yaml(back), planner::to_yaml(spec));
   }
+}
+
+// What weft ships can be made into folders, aliases and all.
+TEST(HfConfigWriter, RoundTripsEveryShippedModel) {
+  size_t n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/configs/models")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const planner::ModelSpec spec = planner::read_model_yaml(entry.path());
+    if (spec.n_experts > 0) continue;  // planned only
+    const planner::ModelSpec back = parse_hf_config(hf_config_text(spec, {}), "written");
+    EXPECT_EQ(planner::facts_sha256(back), planner::facts_sha256(spec)) << entry.path();
+    ++n;
+  }
+  EXPECT_GE(n, 7u);
 }
 
 TEST(HfConfigWriter, RefusesFactsThatConfigsCannotSay) {
