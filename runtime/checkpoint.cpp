@@ -150,10 +150,13 @@ Checkpoint::Checkpoint(const std::string& folder, const planner::ModelSpec& spec
   }
   planner::refuse(folder, wrong);
   log_extra(files_, places_, folder);
-  for (SafetensorsFile& file : files_) {
+  for (SafetensorsFile& file : files_)
     file.tensors.clear();  // headers of large models are not small
-    posix_fadvise(file.file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  }
+  advise(POSIX_FADV_SEQUENTIAL);
+}
+
+void Checkpoint::advise(int access) const {
+  for (const SafetensorsFile& file : files_) posix_fadvise(file.file.fd(), 0, 0, access);
 }
 
 const TensorInfo* Checkpoint::find(const std::string& name) const {
@@ -196,7 +199,9 @@ void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, vo
   });
 }
 
+// Samples lie far apart: read ahead of them, the disk would move most of the file.
 std::string Checkpoint::fingerprint() const {
+  advise(POSIX_FADV_RANDOM);
   constexpr size_t kSampleBytes = 64;  // from the middle of a tensor
   std::string text;
   for (const auto& [name, stored] : places_) {
@@ -207,6 +212,7 @@ std::string Checkpoint::fingerprint() const {
                                      sample.size());
     text += fmt::format("{} {} {} ", name, dtype_name(dtype), fmt::join(shape, ",")) + sample;
   }
+  advise(POSIX_FADV_SEQUENTIAL);
   return sha256_hex(text);
 }
 

@@ -35,6 +35,8 @@ class Checkpoint final : public TensorSource {
     uint64_t offset = 0;  // in the file
   };
 
+  void advise(int access) const;  // the kernel on how the files will be read: POSIX_FADV_…
+
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Stored> places_;
   std::atomic<size_t> bytes_read_ = 0;
