@@ -50,12 +50,19 @@ std::string unknown_argument(const CLI::App& app) {
   return {};
 }
 
-// Under mpirun or srun every rank of `weft run` finds the same mistake in its flags; rank 0 says
-// it, and none leaves before.
+// Whether the ranks of a job work on this command together.
+bool takes_all_ranks(const CLI::App& command) {
+  if (command.get_name() == "run") return true;
+  const CLI::Option* preflight = command.get_option_no_throw("--preflight");
+  return preflight != nullptr && preflight->count() > 0;
+}
+
+// Under mpirun or srun every rank of such a command finds the same mistake in its flags; rank 0
+// says it, and none leaves before.
 bool started_with_others(const CLI::App& app) {
   int initialized = 0;
   parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
-  return innermost(app).get_name() == "run" && parallel::started_by_launcher() && initialized == 0;
+  return takes_all_ranks(innermost(app)) && parallel::started_by_launcher() && initialized == 0;
 }
 
 int refuse(const CLI::App& app, const std::string& what, int status) {
@@ -76,8 +83,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
-    return refuse(app, "a subcommand is needed: plan, run, check, topo or synth; see weft --help",
-                  2);
+    return refuse(
+        app, "a subcommand is needed: plan, run, launch, check, topo or synth; see weft --help", 2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -101,6 +108,7 @@ int run_command_line(int argc, char** argv) {
   start_logging(-1, false);
   add_plan_command(app);
   add_run_command(app);
+  add_launch_command(app);
   add_check_command(app);
   add_synth_command(app);
   add_topo_command(app);
