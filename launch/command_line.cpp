@@ -51,9 +51,11 @@ std::string unknown_argument(const CLI::App& app) {
 }
 
 // Whether the ranks of a job work on this command together.
-bool takes_all_ranks(const CLI::App& command) {
-  if (command.get_name() == "run") return true;
-  const CLI::Option* preflight = command.get_option_no_throw("--preflight");
+bool takes_all_ranks(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const std::string name = chosen.empty() ? "" : chosen.front()->get_name();
+  if (name == "run" || name == "bench") return true;
+  const CLI::Option* preflight = innermost(app).get_option_no_throw("--preflight");
   return preflight != nullptr && preflight->count() > 0;
 }
 
@@ -62,7 +64,7 @@ bool takes_all_ranks(const CLI::App& command) {
 bool started_with_others(const CLI::App& app) {
   int initialized = 0;
   parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
-  return takes_all_ranks(innermost(app)) && parallel::started_by_launcher() && initialized == 0;
+  return takes_all_ranks(app) && parallel::started_by_launcher() && initialized == 0;
 }
 
 int refuse(const CLI::App& app, const std::string& what, int status) {
@@ -84,7 +86,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
     return refuse(
-        app, "a subcommand is needed: plan, run, launch, check, topo or synth; see weft --help", 2);
+        app,
+        "a subcommand is needed: plan, run, launch, check, topo, bench or synth; see weft --help",
+        2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -112,6 +116,7 @@ int run_command_line(int argc, char** argv) {
   add_check_command(app);
   add_synth_command(app);
   add_topo_command(app);
+  add_bench_command(app);
   try {
     const int status = parse_and_run(app, argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
