@@ -1,5 +1,5 @@
 // `weft check`: everything that can be wrong with a model folder and a plan, all at once, before
-// any allocation.
+// any allocation. With --preflight under a launcher: that the job can run, proved by its ranks.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +9,7 @@
 #include "launch/commands.h"
 #include "launch/model_source.h"
 #include "launch/plan_options.h"
+#include "launch/preflight_check.h"
 #include "launch/problems.h"
 #include "planner/plan.h"
 #include "runtime/base/text.h"
@@ -21,6 +22,7 @@ struct CheckOptions {
   std::string weights = "checkpoint";
   bool json = false;
   PlanOptions plan;
+  PreflightOptions preflight;
 };
 
 // What was looked at, as it is known so far.
@@ -32,6 +34,7 @@ struct Findings {
 };
 
 void check_model(const CheckOptions& options, Findings& found) {
+  if (options.model.empty()) return;
   planner::ModelSpec spec;
   if (!found.problems.passes([&] { spec = runtime::read_model(options.model); })) return;
   found.problems.passes(
@@ -94,7 +97,7 @@ void check_all(const CheckOptions& options) {
   check_plan(options, found);
   found.devices = kernels::query_gpus();
   options.json ? print_json(found) : print_text(found);
-  found.problems.refuse(options.model);
+  found.problems.refuse(options.model.empty() ? *options.plan.plan_file : options.model);
 }
 
 }  // namespace
@@ -103,15 +106,20 @@ void add_check_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("check", "List all that is wrong with a model folder and a plan");
   const auto options = std::make_shared<CheckOptions>();  // shared with the parser until it has run
-  command->add_option("--model", options->model, "A Hugging Face folder, or a YAML file of facts")
-      ->required();
+  command->add_option("--model", options->model, "A Hugging Face folder, or a YAML file of facts");
   command->add_option("--weights", options->weights, "checkpoint, or synthetic:SEED")
       ->capture_default_str();
   command->add_option("--plan", options->plan.plan_file, "A plan to check against the model");
   add_memory_option(*command, options->plan);
-  command->add_flag("--json", options->json, "One JSON object on standard output");
+  auto* json = command->add_flag("--json", options->json, "One JSON object on standard output");
+  add_preflight_options(*command, options->preflight)->excludes(json);
   command->callback([options] {
-    if (works_here()) check_all(*options);
+    if (options->model.empty() && !options->plan.plan_file)
+      throw input_error("weft check: give --model, --plan or both");
+    if (options->preflight.wanted)
+      preflight_check(options->preflight, options->plan, options->model, options->weights);
+    else if (works_here())
+      check_all(*options);
   });
 }
 

@@ -50,14 +50,21 @@ std::string unknown_argument(const CLI::App& app) {
   return {};
 }
 
-// Under mpirun or srun every rank of `weft run` and of `weft bench` finds the same mistake in its
-// flags; rank 0 says it, and none leaves before.
+// Whether the ranks of a job work on this command together.
+bool takes_all_ranks(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const std::string name = chosen.empty() ? "" : chosen.front()->get_name();
+  if (name == "run" || name == "bench") return true;
+  const CLI::Option* preflight = innermost(app).get_option_no_throw("--preflight");
+  return preflight != nullptr && preflight->count() > 0;
+}
+
+// Under mpirun or srun every rank of such a command finds the same mistake in its flags; rank 0
+// says it, and none leaves before.
 bool started_with_others(const CLI::App& app) {
   int initialized = 0;
   parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
-  const auto chosen = app.get_subcommands();
-  const std::string name = chosen.empty() ? "" : chosen.front()->get_name();
-  return (name == "run" || name == "bench") && parallel::started_by_launcher() && initialized == 0;
+  return takes_all_ranks(app) && parallel::started_by_launcher() && initialized == 0;
 }
 
 int refuse(const CLI::App& app, const std::string& what, int status) {
@@ -79,7 +86,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
     return refuse(
-        app, "a subcommand is needed: plan, run, check, topo, bench or synth; see weft --help", 2);
+        app,
+        "a subcommand is needed: plan, run, launch, check, topo, bench or synth; see weft --help",
+        2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -103,6 +112,7 @@ int run_command_line(int argc, char** argv) {
   start_logging(-1, false);
   add_plan_command(app);
   add_run_command(app);
+  add_launch_command(app);
   add_check_command(app);
   add_synth_command(app);
   add_topo_command(app);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -24,18 +23,6 @@
 namespace weft::launch {
 namespace {
 
-// All ranks must have been given the same; where they have not, all say so alike.
-void compare_ranks(const parallel::MpiSession& session, const std::string& hash,
-                   const char* difference) {
-  std::array<char, 64> mine{};
-  WEFT_EXPECT(hash.size() == mine.size());
-  std::copy(hash.begin(), hash.end(), mine.begin());
-  const auto all = parallel::gather(session, mine);
-  parallel::agree(session, [&] {
-    if (all.front() != mine) throw input_error("this rank has {} than rank 0", difference);
-  });
-}
-
 size_t least_rank_memory(const parallel::MpiSession& session) {
   const size_t mine = machine_memory_bytes() / static_cast<size_t>(session.node_size());
   const std::vector<size_t> all = parallel::gather(session, mine);
@@ -54,23 +41,14 @@ void check_output(const std::string& path, const std::string& model) {
 
 }  // namespace
 
-Job::Job(const parallel::MpiSession& session, parallel::Guardian& guardian,
-         const RunOptions& options)
-    : session_(session), guardian_(guardian), options_(options) {}
+Job::Job(RankProcess& process, const RunOptions& options)
+    : session_(process.session),
+      guardian_(process.guardian),
+      options_(options),
+      preflight_(process, options.preflight_limit_s) {}
 
 void Job::run() {
-  parallel::agree(session_, [&] { read_facts(); });
-  compare_ranks(session_, planner::facts_sha256(spec_), "other model facts");
-  const std::string asked = fmt::format("{} {} {}", options_.weights, options_.logits.empty(),
-                                        options_.logprobs.value_or(SIZE_MAX));
-  compare_ranks(session_, sha256_hex(asked), "another --weights, --logits or --logprobs");
-  rank_memory_bytes_ = least_rank_memory(session_);
-  parallel::agree(session_, [&] { check_everything(); });
-  std::string fingerprint;
-  parallel::agree(session_, [&] { fingerprint = source_->fingerprint(); });
-  compare_ranks(session_, fingerprint, "other weights");
-  const std::string yaml = parallel::broadcast_text(session_, planner::to_yaml(plan_));
-  if (!leads()) plan_ = planner::parse_plan_yaml(yaml, "the plan from rank 0");
+  set_up();
   start_engine();
   if (leads()) {
     answer();
@@ -85,7 +63,41 @@ void Job::run() {
   engine_->close();
 }
 
-void Job::read_facts() { spec_ = runtime::read_model(options_.model); }
+// The quick part of preflight with what a run needs beside; then the full part where it was asked
+// for.
+void Job::set_up() {
+  using parallel::SetupStep;
+  preflight_.versions();
+  preflight_.step(SetupStep::model, [&] { spec_ = runtime::read_model(options_.model); });
+  preflight_.same(planner::facts_sha256(spec_), "other model facts");
+  const std::string asked =
+      fmt::format("{} {} {} {}", options_.weights, options_.logits.empty(),
+                  options_.logprobs.value_or(SIZE_MAX), options_.preflight == PreflightLevel::full);
+  preflight_.same(sha256_hex(asked), "another --weights, --logits, --logprobs or --preflight");
+  rank_memory_bytes_ = least_rank_memory(session_);
+  preflight_.step(SetupStep::inputs, [&] { check_everything(); });
+  std::string fingerprint;
+  preflight_.step(SetupStep::checkpoint, [&] { fingerprint = source_->fingerprint(); });
+  preflight_.same(fingerprint, "other weights");
+  const std::string yaml = parallel::broadcast_text(session_, planner::to_yaml(plan_));
+  if (!leads()) plan_ = planner::parse_plan_yaml(yaml, "the plan from rank 0");
+  prove();
+}
+
+void Job::prove() {
+  const auto show = [](std::string_view what, std::string lines) {
+    if (lines.empty()) return;
+    lines.pop_back();  // the log ends its lines itself
+    spdlog::info("{}:\n{}", what, lines);
+  };
+  preflight_.places(plan_);
+  const bool full = options_.preflight == PreflightLevel::full;
+  if (leads() && session_.size() > 1 && (full || preflight_.worth_showing()))
+    show("ranks and their places", places_text(preflight_.facts()));
+  if (!full) return;
+  preflight_.messages(plan_);
+  if (leads()) show("edges between stages", edges_text(preflight_.edges()));
+}
 
 // Every rank opens the weights; rank 0 also makes the plan and reads tokenizer and prompts. Nothing
 // is allocated or written before all of it is right.

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "launch/completion.h"
+#include "launch/preflight.h"
 #include "launch/problems.h"
+#include "launch/rank_process.h"
 #include "launch/run_options.h"
-#include "parallel/guardian.h"
-#include "parallel/mpi_session.h"
 #include "planner/plan.h"
 #include "runtime/engine.h"
 
@@ -17,19 +17,20 @@ namespace weft::launch {
 
 class Job {
  public:
-  Job(const parallel::MpiSession& session, parallel::Guardian& guardian, const RunOptions& options);
+  Job(RankProcess& process, const RunOptions& options);
 
   // All of it; rank 0 prints. A collective of all ranks.
   void run();
 
  private:
   bool leads() const { return session_.rank() == 0; }
-  void read_facts();
+  void set_up();
   void check_everything();
   void prepare_prompts(Problems& problems);
   runtime::ResultShape result_shape() const;
   void check_results_size(Problems& problems) const;
   void add_prompt(Prompt prompt, Problems& problems);
+  void prove();
   void start_engine();
   void answer();
   runtime::FinishReason take_token(size_t sequence, const runtime::TokenResults& results,
@@ -45,6 +46,7 @@ class Job {
   const parallel::MpiSession& session_;
   parallel::Guardian& guardian_;
   const RunOptions& options_;
+  Preflight preflight_;
   planner::ModelSpec spec_;
   size_t rank_memory_bytes_ = 0;  // of the rank that has least
   planner::Plan plan_;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
+#include "launch/config_folder.h"
 #include "planner/catalog.h"
 #include "planner/host_costs.h"
 #include "planner/problem_list.h"
@@ -19,24 +19,6 @@ using planner::NodeClass;
 using planner::NumberFormat;
 
 constexpr std::string_view kCpu = "cpu";
-
-// A file, else the name of a shipped cluster.
-ClusterSpec find_cluster(const std::string& given, const std::string& configs) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const bool is_path = given.find('/') != std::string::npos || given.ends_with(".yaml");
-  if (is_path || fs::exists(given, ignored)) return planner::read_cluster_yaml(given);
-  const std::string folder = configs + "/clusters";
-  if (fs::exists(folder + "/" + given + ".yaml", ignored))
-    return planner::read_cluster_yaml(folder + "/" + given + ".yaml");
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  throw input_error("no file {}, and no cluster of that name{}; {} has {}", given,
-                    did_you_mean(given, known), folder, fmt::join(names, ", "));
-}
 
 bool all_cpu(const ClusterSpec& cluster) {
   const auto is_cpu = [](const NodeClass& node) { return node.gpu == kCpu; };

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "launch/flag_words.h"
 #include "planner/memory_model.h"
 #include "planner/plan_fields.h"
 #include "planner/problem_list.h"
@@ -49,15 +50,6 @@ const LimitField& limit_of(std::string_view key) {
   for (const LimitField& limit : planner::kLimitFields)
     if (limit.key == key) return limit;
   throw std::logic_error("no such limit");
-}
-
-size_t choose(const std::string& flag, const std::string& text,
-              std::span<const std::string_view> names) {
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end())
-    throw input_error("{} \"{}\" is none of {}{}", flag, text, fmt::join(names, ", "),
-                      did_you_mean(text, names));
-  return static_cast<size_t>(found - names.begin());
 }
 
 CLI::Option* add_count(CLI::App& command, const std::string& flag, std::optional<size_t>& to,

@@ -194,6 +194,7 @@ PlanResult find_plan(const PlanCase& of, const PlanOptions& options) {
   const Candidate& best = result.search.best;
   result.extrapolated = is_extrapolated(of, best.layout);
   result.plan = plan_of(of.request, best, of.formats);
+  predict_edges(of.request.model, result.plan);
   if (of.on_cpu) predict_memory(of.request.model, result.plan);
   result.not_executed = marks_of(of, result.plan);
   result.law = fit_law(of, best);

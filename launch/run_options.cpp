@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <CLI/CLI.hpp>
 
+#include "launch/flag_words.h"
+#include "launch/preflight_check.h"
 #include "parallel/gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -78,6 +80,15 @@ void add_failure_options(CLI::App& command, RunOptions& o) {
                   "After SIGTERM, SIGINT or SIGUSR1: seconds within which the job ends in order")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--preflight",
+          [&o](const std::string& text) {
+            o.preflight = static_cast<PreflightLevel>(choose("--preflight", text, kPreflightNames));
+          },
+          "Proof before the run: quick (default), or full: messages over every group and edge too")
+      ->type_name("quick|full");
+  add_preflight_limit(command, o.preflight_limit_s);
   command.add_flag("!--no-guardian", o.guardian,
                    "No process beside each rank that ends the job when one fails: for debuggers");
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/plan_options.h"
+#include "launch/preflight.h"
 #include "launch/prompts.h"
 #include "parallel/mpi_session.h"
 #include "runtime/hf_config.h"
@@ -40,6 +41,8 @@ struct RunOptions {
   bool guardian = true;
   std::optional<double> step_limit_s;  // none: from the plan
   double drain_s = 20;
+  PreflightLevel preflight = PreflightLevel::quick;
+  std::optional<double> preflight_limit_s;  // of every step of it
   std::string dump_plan;
   bool verbose = false;
 };

@@ -3,19 +3,18 @@
 #include <array>
 #include <exception>
 #include <new>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "parallel/mpi_session.h"
+#include "parallel/rank_text.h"
 
 namespace weft::parallel {
 namespace {
 
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxTexts = 16;  // different ones; the rest is counted
-constexpr size_t kMaxHosts = 4;   // named beside a text
 
 struct Failure {
   int status = 0;  // 0: none
@@ -115,29 +114,6 @@ std::vector<Report> join(const std::vector<Header>& headers, std::string_view te
     }
   }
   return reports;
-}
-
-// "rank 3", "ranks 0, 2-5".
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (i > 0) text += ", ";
-    text += std::to_string(ranks[i]);
-    if (last > i) text += fmt::format("-{}", ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-std::string hosts_text(const std::vector<std::string_view>& hosts) {
-  const size_t n = std::min(hosts.size(), kMaxHosts);
-  const auto named = std::span(hosts).first(n);
-  std::string text =
-      fmt::format("{} {}", hosts.size() == 1 ? "host" : "hosts", fmt::join(named, ", "));
-  if (hosts.size() > n) text += fmt::format(" and {} more", hosts.size() - n);
-  return text;
 }
 
 std::string report_text(const std::vector<Report>& reports) {

@@ -20,7 +20,8 @@ namespace weft::parallel {
 enum class FrameKind : uint8_t {
   hello = 1,  // a guardian to rank 0's: its rank, its name
   welcome,    // the answer: rank 0's name
-  heartbeat,  // flags: kRankStopped, kAllStopped; status: drain requests so far
+  heartbeat,  // flags: kRankStopped, kAllStopped; status: drain requests so far; text: a byte, the
+              // rank's activity, or none
   failure,    // to rank 0's guardian: the first cause here; flags: its CauseKind
   verdict,    // from rank 0's guardian: the cause has been said, end with this status
   leaving,    // this guardian's rank has ended as it should; the connection may close

@@ -2,23 +2,11 @@
 // between them, and the guardian's answer. Both trust each other.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string>
-#include <string_view>
+
+#include "parallel/fixed_text.h"
 
 namespace weft::parallel {
-
-template <size_t N>
-struct FixedText {
-  std::array<char, N> bytes{};
-  void set(std::string_view text) {
-    text = text.substr(0, N - 1);
-    bytes = {};
-    for (size_t i = 0; i < text.size(); ++i) bytes[i] = text[i];
-  }
-  std::string get() const { return bytes.data(); }
-};
 
 struct GuardianOrders {
   uint32_t rank = 0;

@@ -66,8 +66,15 @@ void count_drain_signals(DrainCount& count) {
   action.sa_handler = on_drain_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal_number : {SIGTERM, SIGINT, SIGUSR1})
+  sigset_t counted;
+  sigemptyset(&counted);
+  for (const int signal_number : {SIGTERM, SIGINT, SIGUSR1}) {
+    sigaddset(&counted, signal_number);
     if (sigaction(signal_number, &action, nullptr) != 0) throw system_error("sigaction", errno);
+  }
+  // What a launcher, a shell or a service manager blocked is inherited over exec().
+  if (const int error = pthread_sigmask(SIG_UNBLOCK, &counted, nullptr); error != 0)
+    throw system_error("pthread_sigmask", error);
 }
 
 void StepWatch::begin() {
@@ -75,6 +82,10 @@ void StepWatch::begin() {
   page_->step_begin_ns.store(monotonic_ns(), std::memory_order_relaxed);
   page_->step_limit_ns.store(limit_ns_, std::memory_order_relaxed);
   page_->step.store(++n_steps_, std::memory_order_release);
+}
+
+void StepWatch::note(uint8_t activity) {
+  if (page_ != nullptr) page_->activity.store(activity, std::memory_order_relaxed);
 }
 
 void StepWatch::end() {

@@ -31,6 +31,7 @@ struct GuardianPage {
   std::atomic<uint64_t> step{0};
   std::atomic<int64_t> step_begin_ns{0};
   std::atomic<int64_t> step_limit_ns{0};  // 0: none
+  std::atomic<uint8_t> activity{0};       // of set-up (setup_steps.h); 0: other work
   // By the rank, once.
   std::atomic<bool> met{false};      // its guardian knows the others'
   std::atomic<bool> leaving{false};  // any exit from now on is in order, unless by a signal
@@ -52,7 +53,8 @@ struct GuardianPage {
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-// Signals that ask for a drain are counted in `count` from now on, in this process.
+// Signals that ask for a drain are counted in `count` from now on, in this process, also where it
+// was started with them blocked.
 void count_drain_signals(DrainCount& count);
 
 // The rank's side of the page, for the loop that runs steps. Costs a look at the clock and a few
@@ -66,6 +68,8 @@ class StepWatch {
   void set_limit(double limit_s) { limit_ns_ = static_cast<int64_t>(limit_s * 1e9); }
   void begin();
   void end();
+  // What this rank is doing, for the others to see should anything get stuck.
+  void note(uint8_t activity);
 
   uint32_t n_drains() const { return page_ ? page_->n_drains() : 0; }
   // The signal that asked for it, or 0.

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
+#include <ranges>
 
 #include "parallel/guardian_page.h"
+#include "parallel/setup_steps.h"
 #include "runtime/base/error.h"
 
 namespace weft::parallel {
@@ -21,7 +24,9 @@ constexpr const char* kEnded = "its guardian has ended without a word";
 Frame heartbeat(uint32_t rank, const Pulse& pulse) {
   const auto flags = static_cast<uint8_t>((pulse.rank_stopped ? kRankStopped : 0) |
                                           (pulse.all_stopped ? kAllStopped : 0));
-  return {FrameKind::heartbeat, flags, rank, static_cast<int32_t>(pulse.n_drains), {}};
+  Frame frame{FrameKind::heartbeat, flags, rank, static_cast<int32_t>(pulse.n_drains), {}};
+  if (pulse.activity != 0) frame.text = static_cast<char>(pulse.activity);
+  return frame;
 }
 
 Cause from_frame(const Frame& frame) {
@@ -104,6 +109,7 @@ void Followers::note(Peer& peer, const Frame& frame, int64_t now_ns, std::vector
   if (frame.kind == FrameKind::leaving) peer.left = true;
   if (frame.kind != FrameKind::heartbeat) return;
   peer.n_drains = static_cast<uint32_t>(frame.status);
+  peer.activity = frame.text.size() == 1 ? static_cast<uint8_t>(frame.text.front()) : 0;
   const bool stopped = (frame.flags & kRankStopped) != 0;
   if (!stopped) peer.stopped_ns = 0;
   if (stopped && peer.stopped_ns == 0) peer.stopped_ns = now_ns;
@@ -136,6 +142,16 @@ uint32_t Followers::n_drains() const {
   uint32_t most = 0;
   for (const Peer& peer : peers_) most = std::max(most, peer.n_drains);
   return most;
+}
+
+std::vector<std::string> Followers::activities() const {
+  std::map<uint32_t, std::string> by_rank;
+  for (const Peer& peer : peers_)
+    if (peer.activity != 0)
+      by_rank[peer.rank] = fmt::format("{}: {}", peer.name, activity_text(peer.activity));
+  std::vector<std::string> lines;
+  for (std::string& line : by_rank | std::views::values) lines.push_back(std::move(line));
+  return lines;
 }
 
 void Followers::send_verdict(int status) {

@@ -30,6 +30,7 @@ struct Pulse {
   bool rank_stopped = false;
   bool all_stopped = false;
   uint32_t n_drains = 0;
+  uint8_t activity = 0;  // of set-up
   bool operator==(const Pulse&) const = default;
 };
 
@@ -47,6 +48,9 @@ class Followers {
 
   bool all_stopped() const;  // every rank but this one, which the caller knows
   uint32_t n_drains() const;
+  // "rank 2 (host b, CPU): in preflight step "memory"" of every follower that is in set-up, by
+  // rank.
+  std::vector<std::string> activities() const;
   void send_verdict(int status);
   // This rank has ended in order; the others need not hear of us any more.
   void send_leaving();
@@ -61,6 +65,7 @@ class Followers {
     int64_t heard_ns = 0;
     int64_t stopped_ns = 0;  // since when its rank is stopped; 0: it runs
     uint32_t n_drains = 0;
+    uint8_t activity = 0;
     bool left = false;
     bool gone = false;
   };

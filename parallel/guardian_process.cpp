@@ -9,12 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "parallel/guardian_orders.h"
 #include "parallel/guardian_peers.h"
 #include "parallel/rank_watch.h"
+#include "parallel/setup_steps.h"
+#include "parallel/slurm_step.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
@@ -30,6 +33,17 @@ constexpr int64_t kGatherStallsNs = 1000 * kMs;  // steps that wait for each oth
 constexpr int64_t kVerdictNs = 1500 * kMs;       // until rank 0's guardian has answered
 constexpr int64_t kAfterGraceNs = 5000 * kMs;    // beyond a drain's grace
 constexpr int kGreetMs = 1000;                   // a step of the handshake
+
+// What a rank may be called before MPI has started; empty where no launcher numbered it.
+std::string name_by_launcher() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(variable)) {
+      char host[256] = {};
+      gethostname(host, sizeof(host) - 1);
+      return fmt::format("rank {} (host {})", rank, host);
+    }
+  return {};
+}
 
 class Supervisor {
  public:
@@ -52,6 +66,7 @@ class Supervisor {
   void decide_following();
   bool speaks_of_lead() const;
   void say_and_end(const Cause& cause);
+  std::string states() const;
   void end(int status) { status_ = status; }
 
   GuardianPage& page_;
@@ -171,7 +186,9 @@ void Supervisor::look_at_rank() {
     return end(*watch_.left_with());
   }
   if (!fault) return;
-  // Before ranks know each other one that ends by itself has said why.
+  // Before ranks know each other the launcher is the only way to them.
+  if (name_.empty() && fault->kind == FaultKind::died) end_slurm_step();
+  // One that ends by itself has said why.
   if (name_.empty() && watch_.exited()) return end(fault->status);
   blame_rank(*fault);
 }
@@ -180,6 +197,7 @@ void Supervisor::share_pulse() {
   Pulse pulse;
   pulse.rank_stopped = watch_.stopped();
   pulse.n_drains = page_.n_drains();
+  pulse.activity = page_.activity.load();
   bool all_stopped = pulse.rank_stopped;
   std::vector<Cause> causes;
   if (followers_) {
@@ -219,8 +237,9 @@ void Supervisor::look_at_drain() {
 }
 
 void Supervisor::blame_rank(const Fault& fault) {
+  const std::string name = name_.empty() ? name_by_launcher() : name_;
   hear({fault.kind, fault.status,
-        name_.empty() ? fault.text : fmt::format("{}: {}", name_, fault.text)});
+        name.empty() ? fault.text : fmt::format("{}: {}", name, fault.text)});
 }
 
 void Supervisor::hear(const Cause& cause) {
@@ -256,9 +275,25 @@ bool Supervisor::speaks_of_lead() const {
 }
 
 void Supervisor::say_and_end(const Cause& cause) {
-  const std::string line = fmt::format("weft: {}\n", cause.line);
+  const std::string stuck = cause.kind <= FaultKind::busy ? states() : std::string();
+  const std::string line = fmt::format("weft: {}\n{}", cause.line, stuck);
   (void)!write(STDERR_FILENO, line.data(), line.size());  // there is nobody else to tell
   end(cause.status);
+}
+
+// Where set-up is stuck: what each rank was doing, as far as this guardian has heard.
+std::string Supervisor::states() const {
+  constexpr size_t kMostLines = 64;
+  std::vector<std::string> lines;
+  if (const uint8_t mine = page_.activity.load(); mine != 0)
+    lines.push_back(fmt::format("{}: {}", name_, activity_text(mine)));
+  if (followers_)
+    for (std::string& line : followers_->activities()) lines.push_back(std::move(line));
+  std::string text;
+  for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i)
+    text += fmt::format("  {}\n", lines[i]);
+  if (lines.size() > kMostLines) text += fmt::format("  and {} more\n", lines.size() - kMostLines);
+  return text;
 }
 
 // One connection a rank on rank 0's guardian.
@@ -269,12 +304,20 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// A guardian needs next to nothing, but on a crowded host it must not be the one that waits: two
+// seconds without a heartbeat are a loss. Where that is not allowed it stays as it is.
+void raise_priority() {
+  constexpr int kNice = -10;
+  (void)setpriority(PRIO_PROCESS, 0, kNice);
+}
+
 }  // namespace
 
 int run_guardian(pid_t rank, pid_t launcher, int control, GuardianPage& page) {
   signal(SIGPIPE, SIG_IGN);
   count_drain_signals(page.guardian_drains);
   raise_file_limit();
+  raise_priority();
   return Supervisor(rank, launcher, control, page).run();
 }
 

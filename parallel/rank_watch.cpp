@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "parallel/setup_steps.h"
 #include "runtime/base/error.h"
 
 namespace weft::parallel {
@@ -120,6 +121,10 @@ std::optional<Fault> RankWatch::late_step(int64_t now_ns) {
   if (!page_.met.load())
     return Fault{FaultKind::stalled, 1,
                  fmt::format("has not met all other ranks within {:.0f} s", seconds(limit))};
+  if (const uint8_t activity = page_.activity.load(); activity != 0)
+    return Fault{
+        waits_for_others(activity) ? FaultKind::stalled : FaultKind::busy, 1,
+        fmt::format("not done within {:.0f} s: {}", seconds(limit), activity_text(activity))};
   const bool computes = busy_ > kBusy;
   return Fault{computes ? FaultKind::busy : FaultKind::stalled, 1,
                fmt::format("a step has not ended within its limit of {:.0f} s ({}); "

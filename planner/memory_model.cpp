@@ -262,6 +262,14 @@ void predict_memory(const ModelSpec& spec, Plan& plan) {
   plan.predicted.rank_memory.clear();
   for (size_t s = 0; s < plan.replicas.front().stages.size(); ++s)
     plan.predicted.rank_memory.push_back(rank_memory(spec, plan, s));
+  predict_edges(spec, plan);
+}
+
+// The residual stream, each slice of it once: how wide the stages are does not matter.
+void predict_edges(const ModelSpec& spec, Plan& plan) {
+  const size_t n_stages = plan.replicas.front().stages.size();
+  plan.predicted.edge_token_bytes.assign(std::max<size_t>(n_stages, 1) - 1,
+                                         spec.hidden * dtype_bytes(plan.formats.activations));
 }
 
 std::vector<std::string> memory_problems(const ModelSpec& spec, const Plan& plan,

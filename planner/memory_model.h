@@ -26,8 +26,10 @@ size_t kv_block_bytes(const ModelSpec& spec, const Plan& plan, size_t stage);
 // All parts, with plan.limits.kv_blocks blocks.
 MemoryParts rank_memory(const ModelSpec& spec, const Plan& plan, size_t stage);
 
-// Fills plan.predicted.rank_memory, stage by stage.
+// Fills plan.predicted.rank_memory, stage by stage, and what predict_edges fills.
 void predict_memory(const ModelSpec& spec, Plan& plan);
+// Fills plan.predicted.edge_token_bytes, edge by edge.
+void predict_edges(const ModelSpec& spec, Plan& plan);
 
 // Stages whose ranks hold more than rank_memory_bytes, with the numbers: "stage 0: short 1.20 GiB:
 // weights 61.0 + KV 14.1 + activations 2.30 + buffers 0.50 of 79.2 GiB". Stages of an illegal tp

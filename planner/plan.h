@@ -87,7 +87,9 @@ struct Speed {
 
 struct Predicted {
   std::vector<MemoryParts> rank_memory;  // one a stage: its largest rank
-  std::optional<Speed> speed;            // of a plan that was searched for
+  // Bytes that a token takes from each stage to the next, over all ranks together.
+  std::vector<size_t> edge_token_bytes;
+  std::optional<Speed> speed;  // of a plan that was searched for
   bool operator==(const Predicted&) const = default;
 };
 

@@ -47,7 +47,8 @@ json predicted_json(const Predicted& predicted) {
     for (const MemoryField& part : kMemoryFields) object[part.key] = parts.*part.field;
     stages.push_back(std::move(object));
   }
-  json object = {{"rank_memory", std::move(stages)}};
+  json object = {{"rank_memory", std::move(stages)},
+                 {"edge_token_bytes", predicted.edge_token_bytes}};
   if (!predicted.speed) return object;
   for (const SpeedField& field : kSpeedFields) object[field.key] = (*predicted.speed).*field.field;
   object["stages"] = json::array();

@@ -106,8 +106,8 @@ std::optional<Speed> read_speeds(const YamlValue& map) {
 }
 
 Predicted read_predicted(YamlValue map) {
-  constexpr std::string_view keys[] = {"rank_memory", "ttft_ms", "tpot_ms", "tokens_per_s",
-                                       "stages"};
+  constexpr std::string_view keys[] = {"rank_memory", "edge_token_bytes", "ttft_ms",
+                                       "tpot_ms",     "tokens_per_s",     "stages"};
   map.keys(keys);
   Predicted predicted;
   for (YamlValue& parts : map.at("rank_memory").list(kMostPlanLayers)) {
@@ -116,6 +116,9 @@ Predicted read_predicted(YamlValue map) {
     for (const MemoryField& part : kMemoryFields)
       memory.*part.field = parts.at(part.key).count(0, kMostBytes);
   }
+  if (map.has("edge_token_bytes"))
+    for (const YamlValue& bytes : map.at("edge_token_bytes").list(kMostPlanLayers))
+      predicted.edge_token_bytes.push_back(bytes.count(0, kMostBytes));
   predicted.speed = read_speeds(map);
   return predicted;
 }
@@ -206,6 +209,9 @@ std::string predicted_lines(const Predicted& predicted) {
       items += fmt::format("{}{}: {}", items.empty() ? "" : ", ", part.key, memory.*part.field);
     text += fmt::format("    - {{{}}}\n", items);
   }
+  if (!predicted.edge_token_bytes.empty())
+    text += fmt::format("  edge_token_bytes: [{}]  # of a token, from each stage to the next\n",
+                        fmt::join(predicted.edge_token_bytes, ", "));
   return predicted.speed ? text + speed_lines(*predicted.speed) : text;
 }
 

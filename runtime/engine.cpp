@@ -1,6 +1,11 @@
 // Set-up in one order on all ranks, then rank 0's loop and the loop of the others.
 #include "runtime/engine.h"
 
+#include <string.h>
+
+#include <algorithm>
+
+#include "parallel/gather.h"
 #include "parallel/host_communicator.h"
 #include "runtime/base/error.h"
 
@@ -60,7 +65,7 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
       watch_(options.watch),
       drain_s_(options.drain_s) {
   connect(plan, options.results);
-  parallel::agree(session, [&] { load(plan, source, options.progress); });
+  load_unless_drained([&] { load(plan, source, options.progress); });
   parallel::agree(session, [&] {
     worker_.emplace(place_, shape_, weights_, RankLinks{*group_, *edges_, *results_}, stream_,
                     options.results);
@@ -85,13 +90,33 @@ void Engine::connect(const planner::Plan& plan, ResultShape result_shape) {
                    TokenResults::max_bytes(limits.max_sequences, result_shape), depth);
 }
 
+// A signal may have reached one rank or all; a rank that hears of none fails because others do.
+void Engine::load_unless_drained(const std::function<void()>& load) {
+  try {
+    parallel::agree(session_, load);
+  } catch (const parallel::AgreedError&) {
+    const std::vector<int> signals = parallel::gather(session_, watch_.drain_signal());
+    const int signal_number = *std::max_element(signals.begin(), signals.end());
+    if (signal_number == 0) throw;
+    const char* name = sigabbrev_np(signal_number);
+    throw parallel::AgreedError(
+        fmt::format("ended early by SIG{} while weights were loaded: no prompt was begun",
+                    name == nullptr ? "?" : name),
+        0);
+  }
+}
+
 void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress) {
+  const LoadProgress report = [&](size_t done, size_t total) {
+    if (watch_.n_drains() > 0) throw run_error("asked to end while weights were loaded");
+    if (progress) progress(done, total);
+  };
   std::vector<size_t> tp_ranks;
   for (int rank : neighbours(session_, place_))
     tp_ranks.push_back(static_cast<size_t>(place_.mesh.tp_rank_of(rank)));
   weights_ =
       load_weights(source, shape_.spec, plan, place_.stage, static_cast<size_t>(place_.tp_rank),
-                   *node_group_, tp_ranks, stream_, progress, &load_report_);
+                   *node_group_, tp_ranks, stream_, report, &load_report_);
 }
 
 void Engine::drive(Scheduler& scheduler, const OnToken& on_token) {

@@ -32,7 +32,8 @@ struct EngineOptions {
 class Engine {
  public:
   // A collective of all ranks; the plan and the spec have no problems() and the plan's world size
-  // is the session's. Where a rank can't load or lacks memory, all throw the same AgreedError.
+  // is the session's. Where a rank can't load or lacks memory, all throw the same AgreedError;
+  // where a signal asks the job to end meanwhile, an AgreedError with status 0.
   Engine(const parallel::MpiSession& session, const planner::ModelSpec& spec,
          const planner::Plan& plan, TensorSource& source, const EngineOptions& options);
 
@@ -60,6 +61,7 @@ class Engine {
 
  private:
   void connect(const planner::Plan& plan, ResultShape result_shape);
+  void load_unless_drained(const std::function<void()>& load);
   void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
   void take_in(Scheduler& scheduler, const OnToken& on_token, const Drain& drain,
                const TokenResults& results);

@@ -44,6 +44,33 @@ TEST(StepLimit, HasAFloor) {
   EXPECT_EQ(step_limit_s(made.spec, made.plan, 4, std::nullopt), kLeastStepLimitS);
 }
 
+// The plan's own prediction counts, for every batch in flight and a batch of several chunks.
+TEST(StepLimit, FollowsThePrediction) {
+  Case made = make_case("deepseek-coder-1.3b.yaml", "12x1,12x1");
+  made.plan.limits.prefill_chunk = 128;
+  made.plan.limits.max_batch_tokens = 512;
+  made.plan.limits.batches_in_flight = 3;
+  planner::Speed speed;
+  speed.stages = {{1500, 100}, {2500, 200}};
+  made.plan.predicted.speed = speed;
+  EXPECT_NEAR(step_limit_s(made.spec, made.plan, 2, std::nullopt), 20 * 3 * (4 * 4.0 + 0.3), 1e-6);
+  speed.stages = {{150, 10}, {250, 20}};
+  made.plan.limits.max_batch_tokens = 128;
+  made.plan.limits.batches_in_flight = 1;
+  made.plan.predicted.speed = speed;
+  EXPECT_EQ(step_limit_s(made.spec, made.plan, 64, std::nullopt), kLeastStepLimitS);
+}
+
+// Milliseconds that only GPUs reach are no limit for ranks on cores.
+TEST(StepLimit, LeavesAPredictionForOtherMachinesAside) {
+  Case made = make_case("deepseek-coder-33b.yaml", "31x1,31x1");
+  const double slow = step_limit_s(made.spec, made.plan, 2, std::nullopt);
+  planner::Speed speed;
+  speed.stages = {{40, 9}, {40, 9}};
+  made.plan.predicted.speed = speed;
+  EXPECT_EQ(step_limit_s(made.spec, made.plan, 2, std::nullopt), slow);
+}
+
 TEST(StepLimit, IsWhatWasAsked) {
   const Case made = make_case("deepseek-coder-1.3b.yaml", "24x1");
   EXPECT_EQ(step_limit_s(made.spec, made.plan, 1, 3.5), 3.5);

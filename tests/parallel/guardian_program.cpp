@@ -9,6 +9,7 @@
 #include <string>
 
 #include "parallel/guardian.h"
+#include "parallel/setup_steps.h"
 #include "runtime/base/error.h"
 
 namespace {
@@ -35,6 +36,15 @@ void fail(const std::string& way, Guardian& guardian) {
   if (way == "loop") loop_for_ever();
 }
 
+// A rank whose part of a set-up step does not end.
+void get_stuck_in_set_up(const MpiSession& session, const Guardian& guardian, bool stuck) {
+  weft::parallel::SetupSteps steps(session, guardian.watch(), kLimitS);
+  steps.run(weft::parallel::SetupStep::versions, [] {});
+  steps.run(weft::parallel::SetupStep::checkpoint, [&] {
+    while (stuck) pause();
+  });
+}
+
 void wait_for(const MpiSession& session, int rank) {
   int never = 0;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -53,6 +63,7 @@ void run(int failing, const std::string& way) {
     weft::parallel::agree(session, [&] {
       if (fails && way == "agreed") throw weft::input_error("known to all");
     });
+    if (way == "setup") get_stuck_in_set_up(session, guardian, fails);
     if (fails && way != "late") fail(way, guardian);
     weft::parallel::StepWatch steps = guardian.watch();
     steps.set_limit(kLimitS);

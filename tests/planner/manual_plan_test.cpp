@@ -75,6 +75,7 @@ TEST(ManualPlan, FillsEverythingIn) {
   EXPECT_EQ(plan.limits.batches_in_flight, 2u);
   EXPECT_EQ(plan.limits.kv_blocks, 64u * 1024 / 64);
   EXPECT_EQ(plan.replicas[0].stages[1].slots, (std::vector<Slot>{{0, 2}, {1, 0}}));
+  EXPECT_EQ(plan.predicted.edge_token_bytes, std::vector<size_t>{2 * spec.hidden});
   EXPECT_TRUE(problems(plan, spec).empty());
   EXPECT_EQ(parse_plan_yaml(to_yaml(plan), "again"), plan);
 }

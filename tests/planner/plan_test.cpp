@@ -250,7 +250,7 @@ TEST(PlanJson, IsCanonical) {
       plan.facts_sha256);
   EXPECT_EQ(to_json(plan, WithPredicted::no), expected);
   EXPECT_SAYS(to_json(plan, WithPredicted::yes),
-              "\"predicted\":{\"rank_memory\":[{\"activations\":");
+              "\"predicted\":{\"edge_token_bytes\":[],\"rank_memory\":[{\"activations\":");
 }
 
 std::string all_problems(const std::function<void(Plan&)>& change) {

@@ -17,8 +17,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// As a shell would leave them: whatever runs the tests may have blocked or ignored signals, which a
+// program inherits, and mpirun then never forwards them.
+void reset_signals() {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE})
+    signal(signal_number, SIG_DFL);
+}
+
 [[noreturn]] void become(const std::vector<std::string>& arguments, int out, int err) {
   setpgid(0, 0);
+  reset_signals();
   dup2(open("/dev/null", O_RDONLY), 0);
   dup2(out, 1);
   dup2(err, 2);
