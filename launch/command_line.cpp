@@ -76,8 +76,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
-    return refuse(app, "a subcommand is needed: plan, run, check, topo or synth; see weft --help",
-                  2);
+    return refuse(
+        app, "a subcommand is needed: plan, run, bench, check, topo or synth; see weft --help", 2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -101,6 +101,7 @@ int run_command_line(int argc, char** argv) {
   start_logging(-1, false);
   add_plan_command(app);
   add_run_command(app);
+  add_bench_command(app);
   add_check_command(app);
   add_synth_command(app);
   add_topo_command(app);

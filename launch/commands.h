@@ -12,6 +12,7 @@ bool works_here();
 
 void add_plan_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
 void add_check_command(CLI::App& app);
 void add_synth_command(CLI::App& app);
 void add_topo_command(CLI::App& app);

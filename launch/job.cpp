@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "kernels/gpu_device.h"
 #include "launch/drain_report.h"
 #include "launch/model_source.h"
 #include "launch/step_limit.h"
@@ -36,10 +37,25 @@ void compare_ranks(const parallel::MpiSession& session, const std::string& hash,
   });
 }
 
-size_t least_rank_memory(const parallel::MpiSession& session) {
-  const size_t mine = machine_memory_bytes() / static_cast<size_t>(session.node_size());
+size_t least_rank_memory(const parallel::MpiSession& session, const Device& device) {
+  size_t mine = machine_memory_bytes() / static_cast<size_t>(session.node_size());
+  if (device.gpu) {
+    parallel::agree(session, [&] { kernels::select_gpu(*device.gpu); });
+    mine = gpu_rank_memory(session, device);
+  }
   const std::vector<size_t> all = parallel::gather(session, mine);
   return *std::min_element(all.begin(), all.end());
+}
+
+// The GPU's attention has one type for activations, keys and values.
+void check_gpu_formats(const planner::Plan& plan) {
+  const planner::Formats& formats = plan.formats;
+  for (const DType kv : {formats.kv_key, formats.kv_value})
+    if (kv != formats.activations)
+      throw input_error(
+          "the plan keeps keys or values in {} beside activations in {}, which GPUs don't execute "
+          "yet: run it with --backend cpu",
+          dtype_name(kv), dtype_name(formats.activations));
 }
 
 // An output among the model's files could replace one of them.
@@ -55,8 +71,8 @@ void check_output(const std::string& path, const std::string& model) {
 }  // namespace
 
 Job::Job(const parallel::MpiSession& session, parallel::Guardian& guardian,
-         const RunOptions& options)
-    : session_(session), guardian_(guardian), options_(options) {}
+         const RunOptions& options, const Device& device)
+    : session_(session), guardian_(guardian), options_(options), device_(device) {}
 
 void Job::run() {
   parallel::agree(session_, [&] { read_facts(); });
@@ -64,7 +80,7 @@ void Job::run() {
   const std::string asked = fmt::format("{} {} {}", options_.weights, options_.logits.empty(),
                                         options_.logprobs.value_or(SIZE_MAX));
   compare_ranks(session_, sha256_hex(asked), "another --weights, --logits or --logprobs");
-  rank_memory_bytes_ = least_rank_memory(session_);
+  rank_memory_bytes_ = least_rank_memory(session_, device_);
   parallel::agree(session_, [&] { check_everything(); });
   std::string fingerprint;
   parallel::agree(session_, [&] { fingerprint = source_->fingerprint(); });
@@ -96,8 +112,12 @@ void Job::check_everything() {
   });
   if (leads()) {
     const auto n_ranks = static_cast<size_t>(session_.size());
-    const bool planned = problems.passes(
-        [&] { plan_ = make_plan(options_.plan, spec_, n_ranks, rank_memory_bytes_); });
+    PlanOptions asked = options_.plan;
+    if (device_.gpu) asked.backend = planner::Backend::cuda;
+    const bool planned = problems.passes([&] {
+      plan_ = make_plan(asked, spec_, n_ranks, rank_memory_bytes_);
+      if (device_.gpu) check_gpu_formats(plan_);
+    });
     const bool read = problems.passes([&] { tokenizer_ = open_tokenizer(options_.model, spec_); });
     for (const std::string& path : {options_.logits, options_.dump_plan})
       if (!path.empty()) problems.passes([&] { check_output(path, options_.model); });
@@ -203,6 +223,8 @@ void Job::start_engine() {
   engine.watch.set_limit(step_limit_s(
       spec_, plan_, *std::min_element(threads.begin(), threads.end()), options_.step_limit_s));
   engine.drain_s = options_.drain_s;
+  engine.gpu = device_.gpu;
+  engine.graphs = options_.device.graphs;
   guardian_.set_drain_grace(options_.drain_s);
   Progress progress("loading weights");
   if (leads()) engine.progress = [&](size_t done, size_t total) { progress.show(done, total); };
@@ -217,6 +239,7 @@ void Job::report_load() const {
     read += report.read_bytes;
   }
   if (!leads()) return;
+  if (device_.gpu) spdlog::info("rank 0 on {} ({})", device_.name, device_.product);
   spdlog::info("layout {}: loaded {} useful, {} read, in {:.2f} s; {} threads on rank 0",
                planner::layout_text(plan_), human_bytes(useful), human_bytes(read),
                engine_->load_report().seconds, engine_->n_threads());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/completion.h"
+#include "launch/device_choice.h"
 #include "launch/problems.h"
 #include "launch/run_options.h"
 #include "parallel/guardian.h"
@@ -17,7 +18,8 @@ namespace weft::launch {
 
 class Job {
  public:
-  Job(const parallel::MpiSession& session, parallel::Guardian& guardian, const RunOptions& options);
+  Job(const parallel::MpiSession& session, parallel::Guardian& guardian, const RunOptions& options,
+      const Device& device);
 
   // All of it; rank 0 prints. A collective of all ranks.
   void run();
@@ -45,6 +47,7 @@ class Job {
   const parallel::MpiSession& session_;
   parallel::Guardian& guardian_;
   const RunOptions& options_;
+  const Device& device_;
   planner::ModelSpec spec_;
   size_t rank_memory_bytes_ = 0;  // of the rank that has least
   planner::Plan plan_;

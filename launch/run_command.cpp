@@ -29,14 +29,17 @@ void run(const RunOptions& options) {
   // Both before MPI, which starts threads; the guardian is not bound.
   parallel::Guardian guardian =
       options.guardian ? parallel::Guardian::start() : parallel::Guardian();
-  parallel::Binding binding = parallel::bind_early({.bind = options.bind});
+  parallel::Binding binding = parallel::bind_early({.bind = options.bind,
+                                                    .use_gpus = may_use_gpus(options.device),
+                                                    .share_gpus = options.device.share_gpus});
   parallel::MpiSession session(nullptr, nullptr);
   start_logging(session.size() > 1 ? session.rank() : -1, options.verbose);
   try {
-    guardian.join(session, "CPU");
     verify_binding(session, binding, {});
     report(session, binding);
-    Job job(session, guardian, options);
+    const Device device = choose_device(session, binding, options.device);
+    guardian.join(session, device.name);
+    Job job(session, guardian, options, device);
     job.run();
   } catch (const parallel::AgreedError& error) {
     guardian.leave();

@@ -14,6 +14,7 @@
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
 #include "runtime/drain.h"
+#include "runtime/gpu_arena.h"
 #include "runtime/rank_worker.h"
 #include "runtime/scheduler.h"
 #include "runtime/tensor_source.h"
@@ -27,6 +28,8 @@ struct EngineOptions {
   LoadProgress progress;
   parallel::StepWatch watch;  // the guardian's eye on each step
   double drain_s = 20;        // from a drain's signal to the end
+  std::optional<int> gpu;     // CUDA's number of the one that this rank takes; none: the CPU
+  bool graphs = true;         // on a GPU: decode steps are captured
 };
 
 class Engine {
@@ -48,6 +51,12 @@ class Engine {
   void follow();
   // Rank 0: tells the others to leave follow().
   void stop_followers();
+  // Rank 0, instead of drive(), for measurements: one batch on all ranks, until its tokens are
+  // here.
+  const TokenResults& step(const Batch& batch);
+  // On a GPU: fills the cache with values like keys and values, so that attention over positions
+  // that were never computed takes the time and the numbers that it would. Nothing on the CPU.
+  void fill_cache();
 
   // Ends communication in order, on all ranks.
   void close();
@@ -57,10 +66,19 @@ class Engine {
   // The signal that cut drive() short, or 0.
   int drained_by() const { return watch_.drain_signal(); }
   const StageTimes& times() const { return worker_->times(); }
+  // What this rank holds of its GPU; nothing on the CPU.
+  const planner::MemoryParts& gpu_memory() const { return gpu_parts_; }
+  // The weights there, to be read by measurements.
+  std::span<const std::byte> gpu_weights() const { return {arena_.data(), gpu_parts_.weights}; }
 
  private:
   void connect(const planner::Plan& plan, ResultShape result_shape);
+  std::unique_ptr<parallel::Communicator> communicator(std::span<const int> ranks, int tag,
+                                                       size_t collective_bytes,
+                                                       size_t exchange_bytes);
+  void take_gpu_memory(const planner::Plan& plan, ResultShape result_shape);
   void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
+  std::unique_ptr<StageBackend> backend(ResultShape result_shape, bool graphs);
   void take_in(Scheduler& scheduler, const OnToken& on_token, const Drain& drain,
                const TokenResults& results);
   void announce(const Batch& batch);
@@ -69,6 +87,7 @@ class Engine {
 
   const parallel::MpiSession& session_;
   kernels::ThreadPool pool_;
+  std::optional<kernels::GpuStream> gpu_stream_;
   kernels::Stream stream_;
   RankPlace place_;
   DecoderShape shape_;
@@ -77,6 +96,8 @@ class Engine {
   std::unique_ptr<parallel::Communicator> edges_;
   std::optional<parallel::ControlChannel> batches_;  // from rank 0 to all others
   std::optional<parallel::ControlChannel> results_;  // from the sampling rank to stage 0
+  GpuArena arena_;
+  planner::MemoryParts gpu_parts_;
   StageWeights weights_;
   LoadReport load_report_;
   std::optional<RankWorker> worker_;
