@@ -14,6 +14,7 @@ namespace {
 constexpr int kThreads = kNormThreads;
 // Few, since a waiting block holds its place: 28 send one token of 7168 floats, a word a thread.
 constexpr size_t kMostBlocks = 32;
+constexpr size_t kLineBytes = 128;        // of the L2
 constexpr unsigned kTriesPerLook = 2048;  // at the abort word, which lies across PCIe
 static_assert(kThreads == kPeerWordsCleared);
 
@@ -146,13 +147,17 @@ struct JoinResidual {
     residual[i] = narrow<T>(__fadd_rn(widen(residual[i]), sum));
   }
 
-  // The block that adds the last elements of a row normalises it.
+  // The block that adds the last elements of a row normalises it. The weight is on its way to the
+  // L2 by then: no kernel writes it, so that may begin before the kernel before has ended.
   struct Rows {
     const JoinResidual& join;
-    NormWeight<T> weight;
 
-    __device__ explicit Rows(const JoinResidual& to)
-        : join(to), weight(to.norm_weight, to.hidden) {}
+    __device__ explicit Rows(const JoinResidual& to) : join(to) {
+      const auto* weight = static_cast<const char*>(to.norm_weight.data);
+      const size_t bytes = to.hidden * (to.norm_weight.dtype == DType::f32 ? 4 : 2);
+      for (size_t i = threadIdx.x * kLineBytes; i < bytes; i += kThreads * kLineBytes)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(weight + i));
+    }
 
     __device__ void end(PeerState* state, size_t begin, size_t end) {
       __shared__ float warp_sums[4];
@@ -169,8 +174,8 @@ struct JoinResidual {
         }
         __syncthreads();
         if (whole)
-          norm_row(join.residual + row * join.hidden, weight, join.normed, row * join.hidden,
-                   join.hidden, join.eps, warp_sums);
+          norm_row(join.residual + row * join.hidden, NormWeight<T>(join.norm_weight, join.hidden),
+                   join.normed, row * join.hidden, join.hidden, join.eps, warp_sums);
         __syncthreads();
       }
     }
@@ -277,12 +282,13 @@ __device__ inline void reduce_in_two(Exchange& exchange, const D* in, size_t n, 
 }
 
 template <class D, class Finish>
-__global__ __launch_bounds__(kThreads) void peer_reduce(const __grid_constant__ PeerGroup group,
-                                                        const D* in, size_t n, bool two_shot,
-                                                        const __grid_constant__ Finish finish) {
-  cudaTriggerProgrammaticLaunchCompletion();
+__global__ __launch_bounds__(kThreads, 4) void peer_reduce(const __grid_constant__ PeerGroup group,
+                                                           const D* in, size_t n, bool two_shot,
+                                                           const __grid_constant__ Finish finish) {
   typename Finish::Rows rows(finish);
   cudaGridDependencySynchronize();
+  // Not before: a chain of sums would fill the GPU with blocks that wait for each other in turn.
+  cudaTriggerProgrammaticLaunchCompletion();
   const uint32_t next = __ldcg(&group.state->epoch) + 1;
   Exchange exchange{group, next == 0 ? 2 : next};  // 0 is what clear words have
   const size_t words = (n + Payload<D>::kElements - 1) / Payload<D>::kElements;

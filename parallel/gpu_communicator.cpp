@@ -60,7 +60,7 @@ GpuCommunicator make_gpu_communicator(const MpiSession& session, std::span<const
   if (!options.peer_memory || options.sum_bytes == 0 || world_ranks.size() == 1) return made;
   auto host = group.host(1, 0);
   std::string why_not;
-  const PeerLimits largest = default_peer_limits(host->size());
+  const PeerLimits largest = default_peer_limits();
   auto memory = PeerMemory::make(*host, peer_half_words(host->size(), largest), stream, why_not);
   if (memory == nullptr) {
     made.words += fmt::format(", no peer memory ({})", why_not);

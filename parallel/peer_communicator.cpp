@@ -32,10 +32,7 @@ double time_us(Stream& stream, Call call) {
 
 }  // namespace
 
-PeerLimits default_peer_limits(int ranks) {
-  const size_t one_shot = (ranks <= 2 ? 256 : ranks <= 4 ? 128 : 64) << 10;
-  return {one_shot, 1 << 20};
-}
+PeerLimits default_peer_limits() { return {64 << 10, 1 << 20}; }
 
 size_t peer_half_words(int ranks, const PeerLimits& largest) {
   return std::max({kernels::one_shot_words(ranks, largest.one_shot_bytes),
@@ -61,7 +58,7 @@ PeerCommunicator::PeerCommunicator(std::unique_ptr<Communicator> other,
       host_(std::move(host)),
       memory_(std::move(memory)),
       stream_(stream) {
-  set_limits(default_peer_limits(size()));
+  set_limits(default_peer_limits());
 }
 
 void PeerCommunicator::set_limits(const PeerLimits& limits) {

@@ -45,7 +45,7 @@ TEST(PeerWords, AreEnoughForTheLongestMessage) {
       EXPECT_LE(kernels::two_shot_words(ranks, two), words);
       EXPECT_GT(kernels::two_shot_words(ranks, two + 1), words);
     }
-    const PeerLimits limits = default_peer_limits(ranks);
+    const PeerLimits limits = default_peer_limits();
     const size_t words = peer_half_words(ranks, limits);
     EXPECT_GE(kernels::one_shot_bytes(ranks, words), limits.one_shot_bytes);
     EXPECT_GE(kernels::two_shot_bytes(ranks, words), limits.two_shot_bytes);
