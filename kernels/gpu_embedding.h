@@ -6,9 +6,11 @@
 
 #include "kernels/tensor.h"
 
-using CudaStream = struct CUstream_st*;
+struct CUstream_st;
 
 namespace weft::kernels {
+
+using CudaStream = CUstream_st*;
 
 // Rows of ids outside the shard are zero; −0 becomes +0 (kernels/embedding.h says why).
 struct GpuEmbedding {

@@ -6,9 +6,11 @@
 
 #include "kernels/tensor.h"
 
-using CudaStream = struct CUstream_st*;
+struct CUstream_st;
 
 namespace weft::kernels {
+
+using CudaStream = CUstream_st*;
 
 struct GpuProductPlan;
 
@@ -19,14 +21,15 @@ struct GpuProductPlan;
 // n_chunks alone.
 //
 // With `invariant`, y[t, n] has the same bits whatever tokens, n and the neighbours are: each chunk
-// of k is summed by one matrix instruction in steps of 16 in order, and the chunks' float32 sums are
-// added in the fixed tree of kernels/gemm.h; bias is added last. Without it n_chunks is ignored.
+// of k is summed by one matrix instruction in steps of 16 in order, and the chunks' float32 sums
+// are added in the fixed tree of kernels/gemm.h; bias is added last. Without it n_chunks is
+// ignored.
 struct GpuProduct {
   enum Epilogue {
     kStore,        // y = round(product + bias)
     kAddResidual,  // y = round(residual + (product + bias)), one rounding
-    kSwiglu,       // y[t, i] = round(silu(gate) · up) of rows 2i and 2i + 1 of w, bias added before
-    kPartial,      // y = product in float32, no bias: a part of a sum over ranks
+    kSwiglu,   // y[t, i] = round(silu(gate) · up) of rows 2i and 2i + 1 of w, bias added before
+    kPartial,  // y = product in float32, no bias: a part of a sum over ranks
   };
 
   In x;            // [tokens, k], rows x_stride elements apart

@@ -5,9 +5,11 @@
 
 #include "kernels/tensor.h"
 
-using CudaStream = struct CUstream_st*;
+struct CUstream_st;
 
 namespace weft::kernels {
+
+using CudaStream = CUstream_st*;
 
 struct GpuResidualAdd {
   const float* partial = nullptr;  // [tokens, hidden], the sum over ranks

@@ -5,9 +5,11 @@
 
 #include "kernels/tensor.h"
 
-using CudaStream = struct CUstream_st*;
+struct CUstream_st;
 
 namespace weft::kernels {
+
+using CudaStream = CUstream_st*;
 
 // As kernels/rms_norm.h with one group a row: x / rms is rounded to the dtype of x before the
 // weight. The sum of squares has one order for every batch: 128 threads take eights of elements in

@@ -1,0 +1,145 @@
+// Hopper's asynchronous machinery: barriers in shared memory, the bulk tensor copy engine, operand
+// descriptors of the warpgroup's matrix product, and programmatic dependent launch.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace weft::kernels::hopper {
+
+__device__ inline uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// True for one thread of a whole warp.
+__device__ inline bool elect_one() {
+  uint32_t elected = 0;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}\n"
+               : "=r"(elected));
+  return elected != 0;
+}
+
+// --- Barriers. A phase ends when all arrivals and all announced bytes have come.
+
+__device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers known to the copy engine and to the cluster.
+__device__ inline void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// At the same barrier of another block of the cluster.
+__device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t block) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
+      "r"(block)
+      : "memory");
+}
+// Until the phase of this parity is over; before the first one ends, parity 1 counts as over.
+__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra over;\n"
+      "bra again;\n"
+      "over:\n}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ inline uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Among `threads` threads, a multiple of 32; id 0 is __syncthreads' own.
+__device__ inline void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// Ordinary stores to shared memory before it are seen by the copy engine and the matrix units.
+__device__ inline void async_proxy_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// --- The copy engine. Coordinates are elements: x along a row, y the row.
+
+constexpr uint64_t kEvictFirst = 0x12F0000000000000;  // read once: makes room first in L2
+constexpr uint64_t kEvictNormal = 0x1000000000000000;
+
+__device__ inline void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+__device__ inline void copy_tile(uint32_t to, const CUtensorMap* map, int x, int y,
+                                 uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
+      : "memory");
+}
+// To the same place in each block of the cluster whose bit is set, and at its barrier.
+__device__ inline void copy_tile_to_cluster(uint32_t to, const CUtensorMap* map, int x, int y,
+                                            uint32_t barrier, uint16_t blocks, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(blocks), "l"(policy)
+      : "memory");
+}
+__device__ inline void prefetch_tile(const CUtensorMap* map, int x, int y) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x),
+               "r"(y)
+               : "memory");
+}
+
+// --- Operands of the matrix product: rows of 16 elements a step along k, in shared memory.
+
+// Rows of 128 bytes in the copy engine's 128-byte swizzle, eights of rows 1024 bytes apart and
+// aligned so. A step of 16 elements adds 32 bytes to the address.
+__device__ inline uint64_t swizzled_operand(uint32_t address) {
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 |
+         uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+}
+// 8 rows of 8 elements stand together, row by row 16 bytes apart; the next 8 elements of the same
+// rows lie k_stride bytes further.
+__device__ inline uint64_t plain_operand(uint32_t address, uint32_t k_stride) {
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{k_stride >> 4} << 16 |
+         uint64_t{128 >> 4} << 32;
+}
+
+__device__ inline void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void product_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until at most kPending committed groups are unfinished.
+template <int kPending>
+__device__ inline void product_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// --- Programmatic dependent launch; both do nothing in a kernel that was launched otherwise.
+
+// The next kernel may start on free resources.
+__device__ inline void let_next_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Until the kernel before has ended and what it wrote is visible.
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+}  // namespace weft::kernels::hopper
