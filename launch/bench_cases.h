@@ -5,15 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "launch/bench_ceilings.h"
 #include "planner/plan.h"
 
 namespace weft::launch {
-
-// Rates of the machine, measured in the same run.
-struct Ceilings {
-  double read_bytes_per_s = 0;
-  double flops_per_s = 0;  // of products on random numbers; 0: not measured
-};
 
 struct StepCase {
   bool prefill = false;

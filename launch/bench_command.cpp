@@ -1,4 +1,4 @@
-// The dispatch of `weft bench`.
+// `weft bench`: one subcommand a kind of measurement, each in a file of its own.
 #include "launch/bench_command.h"
 
 #include <CLI/CLI.hpp>
@@ -8,9 +8,9 @@
 namespace weft::launch {
 
 void add_bench_command(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure this machine beside its limits");
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
-  add_bench_step(*bench);
+  add_step_command(*bench);
 }
 
 }  // namespace weft::launch

@@ -1,4 +1,4 @@
-// `weft bench`: one file a subcommand, each of which adds itself here.
+// The subcommands of `weft bench`: each adds itself, and runs when it is the one that was given.
 #pragma once
 
 namespace CLI {
@@ -7,6 +7,6 @@ class App;
 
 namespace weft::launch {
 
-void add_bench_step(CLI::App& bench);
+void add_step_command(CLI::App& bench);
 
 }  // namespace weft::launch

@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "kernels/gpu_ceilings.h"
 #include "kernels/gpu_device.h"
 #include "launch/bench_cases.h"
 #include "launch/bench_command.h"
@@ -92,15 +91,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Ceilings measure_ceilings(const runtime::Engine& engine) {
-  Ceilings ceilings;
-  const std::span<const std::byte> weights = engine.gpu_weights();
-  kernels::GpuStream stream;
-  ceilings.read_bytes_per_s =
-      kernels::gpu_read_rate(weights.data(), std::min(weights.size(), size_t{16} << 30), stream);
-  return ceilings;
-}
-
 void print_table(const std::vector<StepCase>& cases, const Ceilings& ceilings,
                  const planner::ModelSpec& spec, const planner::Plan& plan) {
   fmt::print("ceilings: reads {:.2f} TB/s", ceilings.read_bytes_per_s * 1e-12);
@@ -146,8 +136,8 @@ void print_json(const std::vector<StepCase>& cases, const Ceilings& ceilings,
 }
 
 void measure(const BenchOptions& options, runtime::Engine& engine, const planner::ModelSpec& spec,
-             const planner::Plan& plan, const Device& device, std::vector<StepCase>& cases) {
-  const Ceilings ceilings = measure_ceilings(engine);
+             const planner::Plan& plan, const Device& device, const Ceilings& ceilings,
+             std::vector<StepCase>& cases) {
   engine.fill_cache();
   runtime::StepDriver driver(engine, spec, plan.limits);
   const std::string configs = config_folder(options.configs);
@@ -184,13 +174,17 @@ void bench(const parallel::MpiSession& session, const parallel::Binding& binding
   parallel::agree(session, [&] {
     plan = plan_of(options, spec, static_cast<size_t>(session.size()), rank_memory, cases);
   });
+  Ceilings ceilings;  // before the engine takes the memory
+  parallel::agree(session, [&] {
+    if (session.rank() == 0) ceilings = measure_ceilings();
+  });
   runtime::EngineOptions engine_options;
   engine_options.gpu = device.gpu;
   engine_options.graphs = options.device.graphs;
   runtime::Engine engine(session, spec, plan, *source, engine_options);
   if (session.rank() == 0) {
     spdlog::info("weights after {:.2f} s", engine.load_report().seconds);
-    measure(options, engine, spec, plan, device, cases);
+    measure(options, engine, spec, plan, device, ceilings, cases);
     engine.stop_followers();
   } else {
     engine.fill_cache();
@@ -232,7 +226,7 @@ void add_counts(CLI::App& command, const std::string& flag, std::vector<size_t>&
 
 }  // namespace
 
-void add_bench_step(CLI::App& bench) {
+void add_step_command(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("step", "Decode steps and prefills of a whole model");
   const auto options = std::make_shared<BenchOptions>();  // shared with the parser until it has run
   command->add_option("--model", options->model, "A Hugging Face folder, or a YAML file of facts")

@@ -68,8 +68,6 @@ class Engine {
   const StageTimes& times() const { return worker_->times(); }
   // What this rank holds of its GPU; nothing on the CPU.
   const planner::MemoryParts& gpu_memory() const { return gpu_parts_; }
-  // The weights there, to be read by measurements.
-  std::span<const std::byte> gpu_weights() const { return {arena_.data(), gpu_parts_.weights}; }
 
  private:
   void connect(const planner::Plan& plan, ResultShape result_shape);
