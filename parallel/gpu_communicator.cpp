@@ -1,6 +1,9 @@
 // The choice, and the words about it.
 #include "parallel/gpu_communicator.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "parallel/host_communicator.h"
 #include "parallel/nccl_communicator.h"
 #include "parallel/peer_communicator.h"
@@ -23,6 +26,11 @@ struct Group {
   }
 };
 
+std::unique_ptr<Communicator> staged(const Group& group) {
+  const Staging& staging = group.options.staging;
+  return make_staged_communicator(group.host(0, staging.collective_bytes), staging);
+}
+
 std::unique_ptr<Communicator> nccl(const Group& group) {
   NcclOptions options;
   options.scratch_bytes = group.options.sum_bytes;
@@ -30,23 +38,48 @@ std::unique_ptr<Communicator> nccl(const Group& group) {
   return make_nccl_communicator(group.host(0, 0), options, group.stream);
 }
 
-// Sets `words`.
-std::unique_ptr<Communicator> long_messages(const Group& group, std::string& words) {
+// What takes the messages that peer memory does not.
+GpuCommunicator long_messages(const Group& group, bool shared) {
   const GpuTransport transport = group.options.transport;
-  std::string why;
-  if (transport == GpuTransport::automatic && group.options.shared_gpus) why = "ranks share GPUs";
-  if (transport != GpuTransport::staged && why.empty()) {
+  if (transport == GpuTransport::nccl) return {nccl(group), "NCCL"};
+  if (transport != GpuTransport::automatic) return {staged(group), "through host memory"};
+  std::string why = "ranks share GPUs";
+  if (!shared) {
     try {
-      words = "NCCL";
-      return nccl(group);
+      return {nccl(group), "NCCL"};
     } catch (const AgreedError& e) {
-      if (transport == GpuTransport::nccl) throw;
       why = e.what();
     }
   }
-  words = why.empty() ? "through host memory" : fmt::format("through host memory ({})", why);
-  return make_staged_communicator(group.host(0, group.options.staging.collective_bytes),
-                                  group.options.staging);
+  return {staged(group), fmt::format("through host memory ({})", why)};
+}
+
+// Whether any rank of the group shares its GPU.
+bool any_shares(Communicator& host, bool mine, Stream& stream) {
+  std::vector<char> all(static_cast<size_t>(host.size()));
+  const char own = mine ? 1 : 0;
+  host.all_gather(&own, all.data(), 1, stream);
+  return std::count(all.begin(), all.end(), 1) > 0;
+}
+
+void put_peers_before(GpuCommunicator& made, const Group& group, std::unique_ptr<Communicator> host,
+                      bool shared) {
+  std::string why_not;
+  auto memory = PeerMemory::make(*host, peer_half_words(host->size(), default_peer_limits()),
+                                 group.stream, why_not);
+  if (memory == nullptr) {
+    host->close();
+    if (group.options.transport == GpuTransport::peer)
+      throw AgreedError(fmt::format("no peer memory between these GPUs: {}", why_not), 1);
+    made.words += fmt::format(", no peer memory ({})", why_not);
+    return;
+  }
+  auto peers = std::make_unique<PeerCommunicator>(std::move(made.communicator), std::move(host),
+                                                  std::move(memory), group.stream);
+  if (!shared && peers->capturable()) peers->measure_limits();
+  made.words +=
+      fmt::format(", sums up to {} KiB by peer memory", peers->limits().two_shot_bytes >> 10);
+  made.communicator = std::move(peers);
 }
 
 }  // namespace
@@ -55,24 +88,15 @@ GpuCommunicator make_gpu_communicator(const MpiSession& session, std::span<const
                                       int tag, const GpuCommunicatorOptions& options,
                                       Stream& stream) {
   const Group group{session, world_ranks, tag, options, stream};
-  GpuCommunicator made;
-  made.communicator = long_messages(group, made.words);
-  if (!options.peer_memory || options.sum_bytes == 0 || world_ranks.size() == 1) return made;
   auto host = group.host(1, 0);
-  std::string why_not;
-  const PeerLimits largest = default_peer_limits();
-  auto memory = PeerMemory::make(*host, peer_half_words(host->size(), largest), stream, why_not);
-  if (memory == nullptr) {
-    made.words += fmt::format(", no peer memory ({})", why_not);
+  const bool shared = any_shares(*host, options.shares_gpu, stream);
+  GpuCommunicator made = long_messages(group, shared);
+  const bool has_peers =
+      options.transport == GpuTransport::automatic || options.transport == GpuTransport::peer;
+  if (has_peers && options.sum_bytes > 0 && host->size() > 1)
+    put_peers_before(made, group, std::move(host), shared);
+  else
     host->close();
-    return made;
-  }
-  auto peers = std::make_unique<PeerCommunicator>(std::move(made.communicator), std::move(host),
-                                                  std::move(memory), stream);
-  if (!options.shared_gpus && peers->capturable()) peers->measure_limits();
-  made.words +=
-      fmt::format(", sums up to {} KiB by peer memory", peers->limits().two_shot_bytes >> 10);
-  made.communicator = std::move(peers);
   return made;
 }
 
