@@ -180,6 +180,8 @@ void bench(const parallel::MpiSession& session, const parallel::Binding& binding
   });
   runtime::EngineOptions engine_options;
   engine_options.gpu = device.gpu;
+  engine_options.shares_gpu = device.n_sharing > 1;
+  engine_options.transport = options.device.transport;
   engine_options.graphs = options.device.graphs;
   runtime::Engine engine(session, spec, plan, *source, engine_options);
   if (session.rank() == 0) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_devices.h"
@@ -22,6 +23,7 @@ using kernels::GpuInfo;
 using kernels::GpuQuery;
 
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "cuda"};
+constexpr std::string_view kTransportNames[] = {"auto", "nccl", "peer", "host"};
 // Of a GPU's memory, for libraries' own and captured graphs: 33B's take about 0.4 GiB.
 constexpr size_t kReservedBytes = size_t{1} << 30;
 
@@ -74,6 +76,16 @@ size_t n_sharing(const parallel::MpiSession& session, const Device& device) {
   return n;
 }
 
+// Which of the names `text` is.
+size_t place_among(std::span<const std::string_view> names, std::string_view flag,
+                   const std::string& text) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    throw input_error("{} \"{}\" is none of {}{}", flag, text, fmt::join(names, ", "),
+                      did_you_mean(text, names));
+  return static_cast<size_t>(found - names.begin());
+}
+
 }  // namespace
 
 void add_device_options(CLI::App& command, DeviceOptions& options) {
@@ -81,13 +93,20 @@ void add_device_options(CLI::App& command, DeviceOptions& options) {
       .add_option_function<std::string>(
           "--backend",
           [&options](const std::string& text) {
-            const auto found = std::find(std::begin(kBackendNames), std::end(kBackendNames), text);
-            if (found == std::end(kBackendNames))
-              throw input_error("--backend \"{}\" is none of {}{}", text,
-                                fmt::join(kBackendNames, ", "), did_you_mean(text, kBackendNames));
-            options.backend = static_cast<BackendChoice>(found - std::begin(kBackendNames));
+            options.backend =
+                static_cast<BackendChoice>(place_among(kBackendNames, "--backend", text));
           },
           "auto (a GPU for each rank where there are some; default), cpu or cuda")
+      ->type_name("NAME");
+  command
+      .add_option_function<std::string>(
+          "--gpu-transport",
+          [&options](const std::string& text) {
+            options.transport = static_cast<parallel::GpuTransport>(
+                place_among(kTransportNames, "--gpu-transport", text));
+          },
+          "What ranks on GPUs talk through: auto (NCCL and peer memory where they can be had; "
+          "default), nccl, peer (memory, and the host's behind it) or host")
       ->type_name("NAME");
   command.add_flag("--share-gpus", options.share_gpus,
                    "Several ranks may take the same GPU: for tests");

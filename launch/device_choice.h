@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parallel/binding.h"
+#include "parallel/gpu_communicator.h"
 #include "parallel/mpi_session.h"
 
 namespace CLI {
@@ -20,9 +21,10 @@ struct DeviceOptions {
   BackendChoice backend = BackendChoice::automatic;
   bool share_gpus = false;
   bool graphs = true;
+  parallel::GpuTransport transport = parallel::GpuTransport::automatic;
 };
 
-// --backend, --share-gpus, --no-graphs.
+// --backend, --share-gpus, --no-graphs, --gpu-transport.
 void add_device_options(CLI::App& command, DeviceOptions& options);
 
 // For bind_early: before MPI, and before CUDA may be touched.

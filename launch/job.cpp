@@ -224,6 +224,8 @@ void Job::start_engine() {
       spec_, plan_, *std::min_element(threads.begin(), threads.end()), options_.step_limit_s));
   engine.drain_s = options_.drain_s;
   engine.gpu = device_.gpu;
+  engine.shares_gpu = device_.n_sharing > 1;
+  engine.transport = options_.device.transport;
   engine.graphs = options_.device.graphs;
   guardian_.set_drain_grace(options_.drain_s);
   Progress progress("loading weights");

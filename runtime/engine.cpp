@@ -1,9 +1,10 @@
 // Set-up in one order on all ranks, then rank 0's loop and the loop of the others.
 #include "runtime/engine.h"
 
+#include <spdlog/spdlog.h>
 #include "parallel/gather.h"
+
 #include "parallel/host_communicator.h"
-#include "parallel/staged_communicator.h"
 #include "planner/memory_model.h"
 #include "runtime/base/error.h"
 #include "runtime/gpu_backend.h"
@@ -13,9 +14,9 @@
 namespace weft::runtime {
 namespace {
 
-constexpr int kGroupTag = 1;  // of MPI_Comm_create_group
-constexpr int kNodeGroupTag = 2;
-constexpr int kEdgesTag = 3;
+constexpr int kGroupTag = 1;  // of MPI_Comm_create_group; a GPU's take the next one too
+constexpr int kNodeGroupTag = 3;
+constexpr int kEdgesTag = 4;
 constexpr size_t kPartBytes = 4096;  // parts of a gather are rounded up to whole elements
 
 RankPlace place_of(const planner::Plan& plan, int rank) {
@@ -73,7 +74,7 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
       shape_(shape_of(spec, plan, place_)),
       watch_(options.watch),
       drain_s_(options.drain_s) {
-  connect(plan, options.results);
+  connect(plan, options);
   if (gpu_stream_) parallel::agree(session, [&] { take_gpu_memory(plan, options.results); });
   parallel::agree(session, [&] { load(plan, source, options.progress); });
   std::unique_ptr<StageBackend> made;
@@ -88,18 +89,29 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
   worker_.emplace(place_, spec, plan.limits, std::move(made), *results_, options.results);
 }
 
-// Of this rank's memory, be it the host's or a GPU's.
+// Of this rank's memory, be it the host's or a GPU's. Agreed: where one group of the job can't have
+// what it needs, no rank goes on.
 std::unique_ptr<parallel::Communicator> Engine::communicator(std::span<const int> ranks, int tag,
-                                                             size_t collective_bytes,
-                                                             size_t exchange_bytes) {
-  auto host = parallel::make_host_communicator(session_, ranks, tag, collective_bytes);
-  if (!gpu_stream_) return host;
-  return parallel::make_staged_communicator(std::move(host),
-                                            {collective_bytes + kPartBytes, exchange_bytes});
+                                                             size_t sum_bytes,
+                                                             size_t exchange_bytes,
+                                                             const EngineOptions& options) {
+  if (!gpu_stream_) return parallel::make_host_communicator(session_, ranks, tag, sum_bytes);
+  parallel::GpuCommunicator made;
+  parallel::agree(session_, [&] {
+    parallel::GpuCommunicatorOptions wanted;
+    wanted.transport = options.transport;
+    wanted.shares_gpu = options.shares_gpu;
+    wanted.sum_bytes = sum_bytes;
+    wanted.staging = {sum_bytes + kPartBytes, exchange_bytes};
+    made = parallel::make_gpu_communicator(session_, ranks, tag, wanted, stream_);
+  });
+  if (ranks.size() > 1) spdlog::debug("{} ranks: {}", ranks.size(), made.words);
+  return std::move(made.communicator);
 }
 
 // All groups and channels, in one order on all ranks.
-void Engine::connect(const planner::Plan& plan, ResultShape result_shape) {
+void Engine::connect(const planner::Plan& plan, const EngineOptions& options) {
+  const ResultShape result_shape = options.results;
   const planner::Limits& limits = plan.limits;
   const std::vector<int> all = all_ranks(session_.size());
   const auto n_ranks = static_cast<size_t>(session_.size());
@@ -107,10 +119,11 @@ void Engine::connect(const planner::Plan& plan, ResultShape result_shape) {
   const size_t logit_bytes = place_.last_stage() ? limits.max_sequences * shape_.shard.tp *
                                                        shape_.shard.vocab.size() * sizeof(float)
                                                  : 0;
-  group_ = communicator(place_.mesh.ranks_of(place_.stage), kGroupTag, partial_bytes, logit_bytes);
+  group_ = communicator(place_.mesh.ranks_of(place_.stage), kGroupTag, partial_bytes, logit_bytes,
+                        options);
   node_group_ = parallel::make_host_communicator(session_, neighbours(session_, place_),
                                                  kNodeGroupTag, sizeof(float));
-  edges_ = communicator(all, kEdgesTag, 0, partial_bytes + 64 * n_ranks);
+  edges_ = communicator(all, kEdgesTag, 0, partial_bytes + 64 * n_ranks, options);
   const size_t depth = limits.batches_in_flight + 1;
   batches_.emplace(session_, 0, std::span(all).subspan(1), Batch::max_bytes(limits), depth);
   results_.emplace(session_, place_.mesh.stages.back().first, result_receivers(place_),

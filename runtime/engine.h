@@ -10,6 +10,7 @@
 #include "kernels/device.h"
 #include "parallel/communicator.h"
 #include "parallel/control_channel.h"
+#include "parallel/gpu_communicator.h"
 #include "parallel/guardian_page.h"
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
@@ -29,7 +30,9 @@ struct EngineOptions {
   parallel::StepWatch watch;  // the guardian's eye on each step
   double drain_s = 20;        // from a drain's signal to the end
   std::optional<int> gpu;     // CUDA's number of the one that this rank takes; none: the CPU
-  bool graphs = true;         // on a GPU: decode steps are captured
+  bool shares_gpu = false;    // with other ranks
+  parallel::GpuTransport transport = parallel::GpuTransport::automatic;
+  bool graphs = true;  // on a GPU: decode steps are captured
 };
 
 class Engine {
@@ -70,10 +73,10 @@ class Engine {
   const planner::MemoryParts& gpu_memory() const { return gpu_parts_; }
 
  private:
-  void connect(const planner::Plan& plan, ResultShape result_shape);
+  void connect(const planner::Plan& plan, const EngineOptions& options);
   std::unique_ptr<parallel::Communicator> communicator(std::span<const int> ranks, int tag,
-                                                       size_t collective_bytes,
-                                                       size_t exchange_bytes);
+                                                       size_t sum_bytes, size_t exchange_bytes,
+                                                       const EngineOptions& options);
   void take_gpu_memory(const planner::Plan& plan, ResultShape result_shape);
   void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
   std::unique_ptr<StageBackend> backend(ResultShape result_shape, bool graphs);

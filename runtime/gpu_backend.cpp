@@ -109,8 +109,10 @@ void GpuBackend::prepare(std::string_view choices) {
 }
 
 void GpuBackend::capture() {
-  if (group_.size() > 1 && !group_.capturable()) {
-    spdlog::debug("no graphs: this stage's communicator cannot be captured");
+  const size_t most_rows = 2 * shape_.limits.max_sequences;
+  const size_t sum_bytes = most_rows * shape_.spec.hidden * sizeof(float);
+  if (group_.size() > 1 && group_.capturable_sum_bytes() < sum_bytes) {
+    spdlog::debug("no graphs: this stage's communicator cannot record sums of {} bytes", sum_bytes);
     return;
   }
   const Batch no_batch;

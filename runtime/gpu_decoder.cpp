@@ -228,6 +228,14 @@ void GpuDecoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens) 
   const size_t hidden = shape_.spec.hidden;
   products_.run(row_parallel_product(x, w, bias, k, tokens), stream_.gpu());
   if (group_.size() == 1) return;
+  parallel::ResidualSum sum;
+  sum.partial = act_.partial;
+  sum.bias = bias;
+  sum.residual = act_.residual;
+  sum.tokens = tokens;
+  sum.hidden = hidden;
+  sum.dependent_launch = true;
+  if (group_.all_reduce_residual(sum, stream_)) return;
   if (shape_.invariant)
     group_.all_reduce_tree(act_.partial, tokens * hidden, stream_);
   else
