@@ -25,11 +25,13 @@ struct DecodeArgs {
   int head_tiles;  // items that a group takes
   size_t q_stride;
   size_t window;
-  float c;  // scale · log2 e
-  bool invariant;
+  float c;           // scale · log2 e
+  bool whole_parts;  // of kSoftmaxSpan positions, however few there are
   DecodeHeader* header;
-  float* parts;  // [parts, n_heads, head_dim + 4]: values, largest score, sum
-  T* out;        // [tokens, n_heads, head_dim]
+  int32_t* arrived;  // [n_single, n_kv_heads, head_tiles] parts of a row that are stored; 0 between
+                     // calls
+  float* parts;      // [parts, n_heads, head_dim + 4]: values, largest score, sum
+  T* out;            // [tokens, n_heads, head_dim]
 };
 
 inline constexpr int kLogSpan = 9;
@@ -41,6 +43,7 @@ struct DecodeRows {
   int32_t prefix[kDecodeRows + 1];  // parts of the rows before
   int32_t end[kDecodeRows];         // positions that a row sees end here; 0 for padding
   int32_t sequence[kDecodeRows];
+  int32_t row[kDecodeRows];
   int32_t total[4];  // parts of each length
   int32_t warp_sum[32];
   int32_t carry;
@@ -63,6 +66,7 @@ __device__ int plan_parts(const DecodeArgs<T>& a, DecodeRows& rows) {
   for (int i = thread; i < a.n_single; i += n_threads) {
     const int row = a.single == nullptr ? i : a.single[i];
     const int end = a.rows.positions[row] + 1;
+    rows.row[i] = row;
     rows.end[i] = end;
     rows.sequence[i] = end == 0 ? 0 : a.rows.sequence[row];
 #pragma unroll
@@ -75,9 +79,8 @@ __device__ int plan_parts(const DecodeArgs<T>& a, DecodeRows& rows) {
   }
   __syncthreads();
   int shorter = 0;
-  const int wanted =
-      static_cast<int>(gridDim.x * blockDim.x / 32) * 3 / 4 / (a.n_kv_heads * a.head_tiles);
-  while (!a.invariant && shorter < kLogSpan - kLogShortest && rows.total[shorter] < wanted)
+  const int wanted = static_cast<int>(gridDim.x) * 3 / 2 / (a.n_kv_heads * a.head_tiles);
+  while (!a.whole_parts && shorter < kLogSpan - kLogShortest && rows.total[shorter] < wanted)
     ++shorter;
   const int log_part = kLogSpan - shorter;
 
@@ -142,6 +145,7 @@ class DecodeCursor {
                           int stride)
       : a_(args), rows_(rows), log_part_(log_part), item_(item), stride_(stride) {
     n_items_ = rows.prefix[args.n_single] * args.n_kv_heads * args.head_tiles;
+    look_ahead(item);
     if (!over()) open();
   }
 
@@ -168,16 +172,24 @@ class DecodeCursor {
   }
 
  private:
+  // The next item's block ids are asked for an item ahead.
   __device__ void open() {
-    it_ = decode_item(a_, rows_, log_part_, item_);
+    it_ = next_;
+    blocks_ = next_blocks_;
     at_ = it_.begin / kStepKeys * kStepKeys;
+    look_ahead(item_ + stride_);
+  }
+
+  __device__ void look_ahead(int item) {
+    if (item >= n_items_) return;
+    next_ = decode_item(a_, rows_, log_part_, item);
     // The part's block ids, one a lane.
     constexpr int kBlock = static_cast<int>(kKvBlockTokens);
-    const int position = it_.first + static_cast<int>(threadIdx.x % 32) * kBlock;
-    blocks_ = 0;
-    if (position < it_.end && position + kBlock > it_.begin)
-      blocks_ = a_.rows.block_table[rows_.sequence[it_.i] * a_.rows.table_stride +
-                                    static_cast<size_t>(position / kBlock)];
+    const int position = next_.first + static_cast<int>(threadIdx.x % 32) * kBlock;
+    next_blocks_ = 0;
+    if (position < next_.end && position + kBlock > next_.begin)
+      next_blocks_ = a_.rows.block_table[rows_.sequence[next_.i] * a_.rows.table_stride +
+                                         static_cast<size_t>(position / kBlock)];
   }
 
   const DecodeArgs<T>& a_;
@@ -187,8 +199,10 @@ class DecodeCursor {
   int stride_;
   int n_items_;
   DecodeItem it_{};
+  DecodeItem next_{};
   int at_ = 0;
   int blocks_ = 0;
+  int next_blocks_ = 0;
 };
 
 // A warp's ring of steps, filled by its lanes. Beyond the last visible position stand zeros, for
@@ -308,13 +322,13 @@ class BoxRing {
 
 // Columns of a tile are heads of the group; those beyond it are zeros and are not stored.
 template <class T, int D, int NT>
-__device__ void load_heads(const DecodeArgs<T>& a, const DecodeItem& it, size_t row,
+__device__ void load_heads(const DecodeArgs<T>& a, const DecodeItem& it, size_t row_number,
                            Queries<T, D, NT>& q) {
+  const T* row = a.q + row_number * a.q_stride;
 #pragma unroll
   for (int nt = 0; nt < NT; ++nt) {
     const int head = (it.tile * NT + nt) * 8 + static_cast<int>(threadIdx.x % 32 / 4);
-    const T* from = a.q + row * a.q_stride + static_cast<size_t>(it.kv * a.group + head) * D;
-    q.load(nt, head < a.group ? from : nullptr);
+    q.load(nt, head < a.group ? row + static_cast<size_t>(it.kv * a.group + head) * D : nullptr);
   }
 }
 
@@ -348,6 +362,76 @@ __device__ void store_part(const DecodeArgs<T>& a, const DecodeItem& it, size_t 
       if (!alone && lane / 4 == 0)
         *reinterpret_cast<float2*>(slot + D) = make_float2(part.max[nt][j], part.sum[nt][j]);
     }
+}
+
+// A lane's share of a head: D / 32 neighbours.
+template <int D>
+struct alignas(D / 32 % 2 == 0 ? D / 8 : 4) Share {
+  float value[D / 32];
+};
+
+// All parts of a row and tile, in order, by the warp that stored the last of them.
+template <class T, int D, int NT>
+__device__ void merge_tile(const DecodeArgs<T>& a, const DecodeItem& it, size_t row, int first_part,
+                           int n_parts) {
+  constexpr int kColumns = 8 * NT, kEach = D / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int n = min(kColumns, a.group - it.tile * kColumns);
+  const auto head = static_cast<size_t>(it.kv * a.group + it.tile * kColumns);
+  Share<D> total[kColumns] = {};
+  float running_max = -INFINITY, sum = 0;  // of the lane's own head
+#pragma unroll 2
+  for (int p = 0; p < n_parts; ++p) {
+    const float* slots =
+        a.parts + (static_cast<size_t>(first_part + p) * static_cast<size_t>(a.n_heads) + head) *
+                      kPartFloats<D>;
+    float2 own = make_float2(-INFINITY, 0);
+    if (lane < n) own = __ldcg(reinterpret_cast<const float2*>(slots + lane * kPartFloats<D> + D));
+    Share<D> part[kColumns];
+#pragma unroll
+    for (int h = 0; h < kColumns; ++h)
+#pragma unroll
+      for (int e = 0; e < kEach; ++e)
+        part[h].value[e] = h < n ? __ldcg(slots + h * kPartFloats<D> + lane * kEach + e) : 0;
+    const MergeWeights own_weights = merge_weights(running_max, own.x, a.c);
+    running_max = fmaxf(running_max, own.x);
+    sum = merged(sum, own.y, own_weights);
+#pragma unroll
+    for (int h = 0; h < kColumns; ++h) {
+      const MergeWeights w{__shfl_sync(~0u, own_weights.old, h),
+                           __shfl_sync(~0u, own_weights.now, h)};
+#pragma unroll
+      for (int e = 0; e < kEach; ++e)
+        total[h].value[e] = merged(total[h].value[e], part[h].value[e], w);
+    }
+  }
+  const float own_inverse = __frcp_rn(sum);
+#pragma unroll
+  for (int h = 0; h < kColumns; ++h) {
+    const float inverse = __shfl_sync(~0u, own_inverse, h);
+    if (h >= n) continue;
+    T* out = a.out + (row * static_cast<size_t>(a.n_heads) + head + static_cast<size_t>(h)) * D;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e)
+      out[lane * kEach + e] = from_float<T>(__fmul_rn(total[h].value[e], inverse));
+  }
+}
+
+// Up to this many parts the last warp merges; beyond, a kernel of its own, whose warps have a head.
+inline constexpr int kFusedParts = 8;
+
+template <class T, int D, int NT>
+__device__ void merge_if_last(const DecodeArgs<T>& a, const DecodeItem& it, size_t row,
+                              int first_part, int n_parts) {
+  int32_t* arrived = a.arrived + (it.i * a.n_kv_heads + it.kv) * a.head_tiles + it.tile;
+  __threadfence();
+  __syncwarp();
+  int before = 0;
+  if (threadIdx.x % 32 == 0) before = atomicAdd(arrived, 1);
+  if (__shfl_sync(~0u, before, 0) != n_parts - 1) return;
+  __threadfence();
+  merge_tile<T, D, NT>(a, it, row, first_part, n_parts);
+  if (threadIdx.x % 32 == 0) *arrived = 0;
 }
 
 template <template <class, int, int> class RingOf, class T, int D, int NT, int kWarps, int kStages>
@@ -393,12 +477,19 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       a.header->prefix[i] = rows.prefix[i];
 
   int full = 0, empty = kStages - 1;  // stages to compute and to fill next
-  Queries<T, D, NT> q;
+  Queries<T, D, NT> q, next_q;        // the next item's are asked for an item ahead
   Partial<T, D, NT> part;
+  DecodeItem it{}, next{};
+  const auto look_ahead = [&](int at) {
+    if (at >= cursor.n_items()) return;
+    next = decode_item(a, rows, log_part, at);
+    load_heads(a, next, static_cast<size_t>(rows.row[next.i]), next_q);
+  };
+  look_ahead(item);
   for (; item < cursor.n_items(); item += stride) {
-    const DecodeItem it = decode_item(a, rows, log_part, item);
-    const auto row = static_cast<size_t>(a.single == nullptr ? it.i : a.single[it.i]);
-    load_heads(a, it, row, q);
+    it = next;
+    q = next_q;
+    look_ahead(item + stride);
     part.clear();
     for (int at = it.begin / kStepKeys * kStepKeys; at < it.end; at += kStepKeys) {
       ring.wait(full);
@@ -421,7 +512,11 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       full = full + 1 == kStages ? 0 : full + 1;
     }
     part.finish();
-    store_part(a, it, row, rows.prefix[it.i + 1] - rows.prefix[it.i] == 1, part);
+    const auto row = static_cast<size_t>(rows.row[it.i]);
+    const int first_part = rows.prefix[it.i], n_parts = rows.prefix[it.i + 1] - first_part;
+    store_part(a, it, row, n_parts == 1, part);
+    if (n_parts > 1 && n_parts <= kFusedParts)
+      merge_if_last<T, D, NT>(a, it, row, first_part, n_parts);
   }
 }
 
@@ -434,12 +529,9 @@ __global__ void __launch_bounds__(128) merge_kernel(const __grid_constant__ Deco
   const int i = item / a.n_heads, head = item % a.n_heads;
   if (i >= a.n_single) return;
   const int begin = a.header->prefix[i], end = a.header->prefix[i + 1];
-  if (end - begin < 2) return;  // stored already, or padding
+  if (end - begin <= kFusedParts) return;  // merged already, or padding
 
-  constexpr int kEach = D / 32;
-  struct alignas(kEach % 2 == 0 ? kEach * 4 : 4) Share {
-    float value[kEach];
-  };
+  constexpr int kEach = D / 32, kAtOnce = 16;
   const size_t stride = static_cast<size_t>(a.n_heads) * kPartFloats<D>;
   const float* slots =
       a.parts + static_cast<size_t>(begin) * stride + static_cast<size_t>(head) * kPartFloats<D>;
@@ -459,14 +551,22 @@ __global__ void __launch_bounds__(128) merge_kernel(const __grid_constant__ Deco
     const float left = __shfl_up_sync(~0u, upto, 1);
     const MergeWeights weights = merge_weights(lane == 0 ? running_max : left, own.x, a.c);
     running_max = __shfl_sync(~0u, upto, 31);
-#pragma unroll 8
-    for (int p = 0; p < n; ++p) {
-      const auto part =
-          *reinterpret_cast<const Share*>(slots + static_cast<size_t>(p) * stride + lane * kEach);
-      const MergeWeights w{__shfl_sync(~0u, weights.old, p), __shfl_sync(~0u, weights.now, p)};
-      sum = merged(sum, __shfl_sync(~0u, own.y, p), w);
+    for (int first = 0; first < n; first += kAtOnce) {
+      Share<D> part[kAtOnce];
 #pragma unroll
-      for (int e = 0; e < kEach; ++e) total[e] = merged(total[e], part.value[e], w);
+      for (int p = 0; p < kAtOnce; ++p)
+        if (first + p < n)
+          part[p] = *reinterpret_cast<const Share<D>*>(
+              slots + static_cast<size_t>(first + p) * stride + lane * kEach);
+#pragma unroll
+      for (int p = 0; p < kAtOnce; ++p) {
+        if (first + p >= n) break;
+        const MergeWeights w{__shfl_sync(~0u, weights.old, first + p),
+                             __shfl_sync(~0u, weights.now, first + p)};
+        sum = merged(sum, __shfl_sync(~0u, own.y, first + p), w);
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) total[e] = merged(total[e], part[p].value[e], w);
+      }
     }
   }
   const size_t row = static_cast<size_t>(a.single == nullptr ? i : a.single[i]);
@@ -481,13 +581,14 @@ template <template <class, int, int> class RingOf, class T, int D, int NT, int k
 void launch_decode(const GpuAttention& g, const DecodeArgs<T>& a, const CUtensorMap& keys,
                    const CUtensorMap& values, CudaStream stream) {
   using Shape = DecodeShape<RingOf, T, D, NT, kWarps, kStages>;
-  const size_t part = g.invariant ? kSoftmaxSpan : size_t{1} << kLogShortest;
+  const size_t part = a.whole_parts ? kSoftmaxSpan : size_t{1} << kLogShortest;
   const size_t items = static_cast<size_t>(a.n_single) * (g.max_context / part + 2) *
                        static_cast<size_t>(a.n_kv_heads * a.head_tiles);
   const auto grid = static_cast<unsigned>(std::min<size_t>(items, multiprocessors()));
   launch("gpu_attention decode", decode_kernel<RingOf, T, D, NT, kWarps, kStages>, grid,
          kWarps * 32, Shape::kSharedBytes, stream, g.dependent_launch, keys, values, a);
-  if (g.max_context <= part) return;
+  const size_t parts = (g.max_context + part - 1) / part + (g.window > 0);
+  if (parts <= kFusedParts) return;
   const size_t warps = static_cast<size_t>(a.n_single) * g.n_heads;
   launch("gpu_attention merge", merge_kernel<T, D>, static_cast<unsigned>((warps + 3) / 4), 128, 0,
          stream, true, a);
@@ -507,7 +608,7 @@ DecodeArgs<T> decode_args(const GpuAttention& g, size_t first, size_t n, int col
   a.q_stride = g.q_stride;
   a.window = g.window;
   a.c = g.scale * kLog2E;
-  a.invariant = g.invariant;
+  a.whole_parts = g.invariant || n * static_cast<size_t>(a.n_kv_heads * a.head_tiles) >= 256;
   a.q = g.q.as<T>();
   a.out = g.out.as<T>();
   if (g.single != nullptr) {
@@ -519,7 +620,8 @@ DecodeArgs<T> decode_args(const GpuAttention& g, size_t first, size_t n, int col
     a.out += first * g.n_heads * g.head_dim;
   }
   a.header = reinterpret_cast<DecodeHeader*>(g.workspace);
-  a.parts = reinterpret_cast<float*>(g.workspace + kDecodeHeaderBytes);
+  a.arrived = reinterpret_cast<int32_t*>(g.workspace + kDecodeHeaderBytes);
+  a.parts = reinterpret_cast<float*>(g.workspace + decode_parts_at(g.n_heads));
   return a;
 }
 
