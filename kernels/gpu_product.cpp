@@ -84,7 +84,7 @@ void gpu_product_with(const GpuProduct& args, const StreamWish& wish, CudaStream
   expect_sound(args);
   if (args.tokens == 0 || args.n == 0) return;
   GpuProduct a = args;
-  if (a.norm_weight && !normalises_in_stream(a)) normalise_first(a, stream);
+  if (a.norm_weight) normalise_first(a, stream);
   if (!can_stream(a)) return gpu_product_plain(a, stream);
   if (suits_cublas(a)) return by_cublas(a, stream);
   gpu_product_stream(a, stream_cut(a, wish, n_sms()), stream);

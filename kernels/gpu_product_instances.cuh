@@ -44,10 +44,6 @@ const void* stream_kernel(size_t group_tokens, size_t tiles_at_once, size_t part
     if (group_tokens == 32) return instance<T, 32, 1, 1, StreamMode::kChunked>();
     return nullptr;
   }
-  if (mode == StreamMode::kNormed) {
-    if (group_tokens != 8 || parts != 1) return nullptr;
-    return tiles_at_once == 1 ? instance<T, 8, 1, 1, StreamMode::kNormed>() : nullptr;
-  }
   switch (group_tokens) {
     case 8:
       return whole<T, 8>(tiles_at_once, parts);

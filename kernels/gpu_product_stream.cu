@@ -20,7 +20,6 @@ size_t quotient_up(size_t n, size_t by) { return (n + by - 1) / by; }
 bool chunked(const GpuProduct& a) { return a.invariant && a.n_chunks > 1; }
 
 StreamMode mode_of(const GpuProduct& a) {
-  if (a.norm_weight) return StreamMode::kNormed;
   return chunked(a) ? StreamMode::kChunked : StreamMode::kWhole;
 }
 
@@ -44,18 +43,16 @@ void cut_rows(const GpuProduct& a, size_t n_blocks, size_t step, StreamCut& cut)
   }
 }
 
-size_t slot_bytes(const StreamCut& cut, StreamMode mode) {
-  const size_t x = mode == StreamMode::kNormed ? 0 : cut.group_tokens * kSubtileBytes;
-  return cut.subtiles * (cut.tiles_at_once * round_up(cut.tile_rows, 8) * kSubtileBytes + x);
+size_t slot_bytes(const StreamCut& cut) {
+  return cut.subtiles * kSubtileBytes *
+         (cut.tiles_at_once * round_up(cut.tile_rows, 8) + cut.group_tokens);
 }
 
-// Shared memory but for the ring: what aligns it, what stands behind it (the normalised x; the
-// matrix units read 64 rows of a tile and 8 tokens of x where fewer are there), staging and
-// barriers.
-size_t behind_bytes(const GpuProduct& a, const StreamCut& cut, StreamMode mode) {
+// Shared memory but for the ring: what aligns it; what stands behind it (sums that blocks swap; the
+// matrix units read 64 rows of a tile where fewer are there); staging and barriers.
+size_t behind_bytes(const StreamCut& cut) {
   if (cut.parts == 2) return cut.tiles_at_once / 2 * cut.group_tokens * 64 * sizeof(float);
-  const size_t x_bytes = mode == StreamMode::kNormed ? a.tokens * a.k * 2 : 0;
-  return std::max((64 - round_up(cut.tile_rows, 8)) * kSubtileBytes, x_bytes + 128);
+  return (64 - round_up(cut.tile_rows, 8)) * kSubtileBytes;
 }
 size_t static_bytes(const StreamCut& cut) {
   return std::min<size_t>(cut.group_tokens, 32) * kStagingPitch * 4 + kMaxSlots * 16 + 64;
@@ -104,10 +101,6 @@ StreamArgs stream_args(const GpuProduct& a, const StreamCut& cut, StreamMode mod
   s.y_type = a.y.dtype;
   s.epilogue = a.epilogue;
   s.y_stride = a.y_stride;
-  s.x = a.x.data;
-  s.x_stride = a.x_stride;
-  s.norm_weight = a.norm_weight.data;
-  s.eps = a.eps;
   s.tokens = static_cast<uint32_t>(a.tokens);
   s.n = static_cast<uint32_t>(a.n);
   s.k = static_cast<uint32_t>(a.k);
@@ -118,7 +111,7 @@ StreamArgs stream_args(const GpuProduct& a, const StreamCut& cut, StreamMode mod
   s.tiles = static_cast<uint32_t>(cut.tiles);
   s.subtiles = static_cast<uint32_t>(cut.subtiles);
   s.n_slots = static_cast<uint32_t>(cut.n_slots);
-  s.slot_bytes = static_cast<uint32_t>(slot_bytes(cut, mode));
+  s.slot_bytes = static_cast<uint32_t>(slot_bytes(cut));
   s.w_policy = a.tokens <= cut.group_tokens ? hopper::kEvictFirst : hopper::kEvictNormal;
   return s;
 }
@@ -132,12 +125,6 @@ bool can_stream(const GpuProduct& a) {
       a.k % 8 == 0 && a.x_stride % 8 == 0 && on_16_bytes(a.x.data) && on_16_bytes(a.w.data);
   const bool whole_steps = !chunked(a) || a.k / a.n_chunks % 16 == 0;
   return typed && placed && whole_steps;
-}
-
-bool normalises_in_stream(const GpuProduct& a) {
-  return a.tokens <= 2 && a.k % kSubtile == 0 && a.k <= 8 * kNormedHeld * kProductThreads &&
-         a.norm_weight.dtype == a.x.dtype && on_16_bytes(a.norm_weight.data) && !chunked(a) &&
-         can_stream(a);
 }
 
 StreamCut stream_cut(const GpuProduct& a, const StreamWish& wish, size_t n_sms) {
@@ -173,11 +160,11 @@ StreamCut stream_cut(const GpuProduct& a, const StreamWish& wish, size_t n_sms) 
   const size_t w_bytes = cut.tiles_at_once * round_up(cut.tile_rows, 8) * kSubtileBytes;
   cut.subtiles = wish.subtiles > 0 ? wish.subtiles
                                    : std::clamp<size_t>(quotient_up(kStageBytes, w_bytes), 2, 4);
-  const size_t others = 1024 + behind_bytes(a, cut, mode) + static_bytes(cut);
+  const size_t others = 1024 + behind_bytes(cut) + static_bytes(cut);
   const size_t shared =
       wish.shared_bytes > 0 ? wish.shared_bytes : (blocks_per_sm == 1 ? 220 : 106) * 1024;
   const size_t ring = shared > others ? shared - others : 0;
-  cut.n_slots = std::clamp<size_t>(ring / slot_bytes(cut, mode), 2, kMaxSlots);
+  cut.n_slots = std::clamp<size_t>(ring / slot_bytes(cut), 2, kMaxSlots);
   return cut;
 }
 
@@ -196,7 +183,7 @@ void gpu_product_stream(const GpuProduct& a, const StreamCut& cut, CudaStream st
   shape.grid = dim3(static_cast<unsigned>(quotient_up(a.tokens, cut.group_tokens)),
                     static_cast<unsigned>(blocks * cut.parts));
   shape.block = dim3(kStreamThreads);
-  shape.shared_bytes = 1024 + args.n_slots * args.slot_bytes + behind_bytes(a, cut, mode);
+  shape.shared_bytes = 1024 + args.n_slots * args.slot_bytes + behind_bytes(cut);
   shape.cluster = static_cast<unsigned>(cut.parts);
   shape.dependent = a.dependent_launch;
   void* addresses[] = {&w, &x, &args};

@@ -16,8 +16,6 @@ constexpr uint32_t kSubtile = 64;  // elements of k in a swizzled row of 128 byt
 constexpr uint32_t kSubtileBytes = 128;
 constexpr uint32_t kMaxSlots = 32;
 constexpr uint32_t kProductThreads = 128;
-// Eights of a row that a thread of kNormed keeps in registers: rows of up to 8192 elements.
-constexpr uint32_t kNormedHeld = 8;
 constexpr uint32_t kStreamThreads = kProductThreads + 32;
 
 // Floats between tokens in staging: a warp's stores then fall into 32 banks.
@@ -26,22 +24,15 @@ constexpr uint32_t kStagingPitch = 68;
 enum class StreamMode {
   kWhole,    // k in one go
   kChunked,  // chunks of k, added in their tree
-  kNormed,   // k in one go, x normalised by this kernel and kept in shared memory
 };
 
 struct StreamArgs {
-  // Behind.
   const void* bias;
   const void* residual;
   void* y;
   DType bias_type, residual_type, y_type;
   GpuProduct::Epilogue epilogue;
   size_t y_stride;
-  // In front, for kNormed.
-  const void* x;
-  size_t x_stride;
-  const void* norm_weight;
-  float eps;
 
   uint32_t tokens, n, k, chunk, n_chunks;
   uint32_t tile_rows, tile_bytes, tiles, subtiles, n_slots, slot_bytes;
@@ -68,7 +59,7 @@ struct StageCursor {
 // and each writes its own of the tiles.
 template <class T, int kTokens, int kTiles, int kParts, StreamMode kMode>
 struct StreamBlock {
-  static constexpr uint32_t kXBytes = kMode == StreamMode::kNormed ? 0 : kTokens * kSubtileBytes;
+  static constexpr uint32_t kXBytes = kTokens * kSubtileBytes;
   static constexpr uint32_t kStagedTokens = kTokens < 32 ? kTokens : 32;
 
   const StreamArgs& a;
@@ -110,7 +101,6 @@ struct StreamBlock {
                           row_of(at, tile), full + 8 * slot, a.w_policy);
   }
   __device__ void load_x(const StageCursor& at, uint32_t slot) const {
-    if constexpr (kMode == StreamMode::kNormed) return;
     const uint32_t to = ring + slot * a.slot_bytes + kTiles * a.tile_bytes;
     for (uint32_t s = 0; s < subtiles_in(at); ++s)
       hopper::copy_tile(to + s * subtile_bytes(), x_map, k_of(at, s), static_cast<int>(first_token),
@@ -153,16 +143,10 @@ struct StreamBlock {
   };
 
   // 16 elements of k for all tiles.
-  __device__ __forceinline__ void multiply_step(uint32_t slot, uint32_t x_place, uint32_t subtile,
-                                                uint32_t s, uint32_t step,
+  __device__ __forceinline__ void multiply_step(uint32_t slot, uint32_t s, uint32_t step,
                                                 float (&acc)[kTiles][kTokens / 2]) const {
     const uint32_t place = slot + s * subtile_bytes() + step * 32;
-    uint64_t b;
-    if constexpr (kMode == StreamMode::kNormed)
-      b = hopper::plain_operand(x_place + ((subtile + s) * kSubtile + step * 16) * 2 * a.tokens,
-                                16 * a.tokens);
-    else
-      b = hopper::swizzled_operand(place + kTiles * a.tile_bytes);
+    const uint64_t b = hopper::swizzled_operand(place + kTiles * a.tile_bytes);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile)
       hopper::warpgroup_product(T{}, acc[tile],
@@ -170,7 +154,7 @@ struct StreamBlock {
   }
 
   // All stages of one chunk of one pass: acc = w x over the chunk.
-  __device__ __forceinline__ void multiply_chunk(uint32_t x_place, Ring& ring_at,
+  __device__ __forceinline__ void multiply_chunk(Ring& ring_at,
                                                  float (&acc)[kTiles][kTokens / 2]) const {
 #pragma unroll
     for (int i = 0; i < kTiles * kTokens / 2; ++i) acc[i / (kTokens / 2)][i % (kTokens / 2)] = 0;
@@ -183,13 +167,11 @@ struct StreamBlock {
         // Past the chunk's end stand the next chunk's elements.
         const uint32_t steps = min(4 * count, (a.chunk - subtile * kSubtile) / 16);
 #pragma unroll 1
-        for (uint32_t step = 0; step < steps; ++step)
-          multiply_step(slot, x_place, subtile, step / 4, step % 4, acc);
+        for (uint32_t step = 0; step < steps; ++step) multiply_step(slot, step / 4, step % 4, acc);
       } else {
         for (uint32_t s = 0; s < count; ++s)  // past the end of k stand zeros
 #pragma unroll
-          for (uint32_t step = 0; step < 4; ++step)
-            multiply_step(slot, x_place, subtile, s, step, acc);
+          for (uint32_t step = 0; step < 4; ++step) multiply_step(slot, s, step, acc);
       }
       hopper::product_commit();
       // At once, not a stage later: a slot that waits is a slot that does not fill.
@@ -271,51 +253,12 @@ struct StreamBlock {
     return a.bias != nullptr ? sum + load_float(a.bias, a.bias_type, row) : sum;
   }
 
-  // x / rms · weight of all tokens, in the layout of plain_operand: eights of k, tokens side by
-  // side. Where there are fewer than 8 tokens the matrix units read others' elements for the rest;
-  // those columns are not written. The weight is fetched before the kernel before has ended.
-  __device__ void normalise(unsigned char* x_to, float* warp_sums) const {
-    constexpr uint32_t kHeld = kNormedHeld;
-    const auto sync = [] { hopper::named_barrier(1, kProductThreads); };
-    const uint32_t eights = a.k / 8, thread = threadIdx.x;
-    const uint4* weights = static_cast<const uint4*>(a.norm_weight);
-    uint4 x[kHeld], weight[kHeld];
-#pragma unroll
-    for (uint32_t j = 0; j < kHeld; ++j)
-      if (thread + j * kNormThreads < eights) weight[j] = weights[thread + j * kNormThreads];
-    hopper::wait_for_previous();
-    for (uint32_t t = 0; t < a.tokens; ++t) {
-      const uint4* row =
-          reinterpret_cast<const uint4*>(static_cast<const T*>(a.x) + t * a.x_stride);
-#pragma unroll
-      for (uint32_t j = 0; j < kHeld; ++j)
-        if (thread + j * kNormThreads < eights) x[j] = __ldcg(row + thread + j * kNormThreads);
-      float sum = 0, values[8];
-#pragma unroll
-      for (uint32_t j = 0; j < kHeld; ++j)
-        if (thread + j * kNormThreads < eights) {
-          widen_eight<T>(x[j], values);
-          add_squares(values, sum);
-        }
-      const float inverse = inverse_rms(sum, a.k, a.eps, warp_sums, sync);
-#pragma unroll
-      for (uint32_t j = 0; j < kHeld; ++j) {
-        const uint32_t i = thread + j * kNormThreads;
-        if (i >= eights) continue;
-        *reinterpret_cast<uint4*>(x_to + 16 * (i * a.tokens + t)) =
-            normalised_eight<T>(x[j], inverse, weight[j]);
-      }
-    }
-    hopper::async_proxy_fence();
-    sync();
-  }
-
-  __device__ void multiply(uint32_t x_place, float* staging) const {
+  __device__ void multiply(float* staging) const {
     Ring ring_at;
     for (uint32_t pass = 0; pass < passes(); ++pass) {
       float acc[kTiles][kTokens / 2];
-      multiply_chunk(x_place, ring_at, acc);
-      if constexpr (kMode == StreamMode::kChunked) add_chunks(x_place, ring_at, acc);
+      multiply_chunk(ring_at, acc);
+      if constexpr (kMode == StreamMode::kChunked) add_chunks(ring_at, acc);
       if constexpr (kParts == 2) swap_sums(pass % 2, acc);
       write_tiles(acc, pass, staging);
     }
@@ -350,8 +293,7 @@ struct StreamBlock {
     hopper::barrier_arrive_in(hopper::address_in(drained, other));
   }
   // The other chunks join the first: partial sums wait one a level of the tree.
-  __device__ void add_chunks(uint32_t x_place, Ring& ring_at,
-                             float (&acc)[kTiles][kTokens / 2]) const {
+  __device__ void add_chunks(Ring& ring_at, float (&acc)[kTiles][kTokens / 2]) const {
     float level[3][kTiles][kTokens / 2];
     for (uint32_t chunk = 0;;) {
       bool carries = true;
@@ -370,7 +312,7 @@ struct StreamBlock {
         }
       }
       if (++chunk == a.n_chunks) return;
-      multiply_chunk(x_place, ring_at, acc);
+      multiply_chunk(ring_at, acc);
     }
   }
 };
@@ -381,7 +323,6 @@ __global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
                    const __grid_constant__ CUtensorMap x_map, const StreamArgs a) {
   extern __shared__ unsigned char shared[];
   __shared__ uint64_t full[kMaxSlots], empty[kMaxSlots], swap_barriers[2];
-  __shared__ float warp_sums[4];
   __shared__ float staging[(kTokens < 32 ? kTokens : 32) * kStagingPitch];
   hopper::let_next_start();
   // The same for the whole warp, and known to be: matrix products may not stand in divergent code.
@@ -394,8 +335,7 @@ __global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
                                                        hopper::shared_address(ring),
                                                        hopper::shared_address(full),
                                                        hopper::shared_address(empty)};
-  unsigned char* behind = ring + a.n_slots * a.slot_bytes;  // the normalised x, or swapped sums
-  block.swap = hopper::shared_address(behind);
+  block.swap = block.ring + a.n_slots * a.slot_bytes;
   block.arrived = hopper::shared_address(swap_barriers);
   block.drained = block.arrived + 8;
   block.rank = blockIdx.y % kParts;
@@ -429,11 +369,8 @@ __global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
     else
       hopper::wait_for_previous();
   } else {
-    if constexpr (kMode == StreamMode::kNormed)
-      block.normalise(behind, warp_sums);
-    else
-      hopper::wait_for_previous();
-    block.multiply(hopper::shared_address(behind), staging);
+    hopper::wait_for_previous();
+    block.multiply(staging);
   }
   // No block may leave while another still writes to its memory or arrives at its barriers.
   if constexpr (kParts > 1) {

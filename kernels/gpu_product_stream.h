@@ -33,8 +33,6 @@ struct StreamWish {
 // Whether the streaming kernel can compute this; depends on dtypes, alignment, k and n_chunks
 // alone.
 bool can_stream(const GpuProduct& args);
-// Whether it normalises x itself.
-bool normalises_in_stream(const GpuProduct& args);
 
 StreamCut stream_cut(const GpuProduct& args, const StreamWish& wish, size_t n_sms);
 void gpu_product_stream(const GpuProduct& args, const StreamCut& cut, CudaStream stream);

@@ -112,12 +112,6 @@ __device__ inline uint64_t swizzled_operand(uint32_t address) {
   return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 |
          uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
 }
-// 8 rows of 8 elements stand together, row by row 16 bytes apart; the next 8 elements of the same
-// rows lie k_stride bytes further.
-__device__ inline uint64_t plain_operand(uint32_t address, uint32_t k_stride) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{k_stride >> 4} << 16 |
-         uint64_t{128 >> 4} << 32;
-}
 
 __device__ inline void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void product_commit() {
