@@ -32,7 +32,7 @@ size_t gpu_attention_workspace_bytes(size_t n_single, size_t positions, size_t n
                                      size_t head_dim) {
   // Parts of kSoftmaxSpan, two cut ones a row; shorter parts are taken only while they are few.
   const size_t parts = positions / kSoftmaxSpan + 2 * n_single + 1024;
-  return decode_parts_at(n_heads) + parts * n_heads * (head_dim + 4) * sizeof(float);
+  return kDecodeHeaderBytes + parts * n_heads * (head_dim + 4) * sizeof(float);
 }
 
 void gpu_attention(const GpuAttention& a, CudaStream stream) {

@@ -48,8 +48,7 @@ struct GpuAttention {
   // values that are not among the last kGpuShortestRun of a row before that. They must have been
   // written by copies, or by kernels that do not let their followers start early.
   bool dependent_launch = false;
-  // gpu_attention_workspace_bytes(…), 256-byte aligned, zero before the first call and nobody
-  // else's while calls that share it are under way.
+  // gpu_attention_workspace_bytes(…), 256-byte aligned; used within the call only.
   std::byte* workspace = nullptr;
 };
 

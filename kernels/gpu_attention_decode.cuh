@@ -28,10 +28,9 @@ struct DecodeArgs {
   float c;           // scale · log2 e
   bool whole_parts;  // of kSoftmaxSpan positions, however few there are
   DecodeHeader* header;
-  int32_t* arrived;  // [n_single, n_kv_heads, head_tiles] parts of a row that are stored; 0 between
-                     // calls
-  float* parts;      // [parts, n_heads, head_dim + 4]: values, largest score, sum
-  T* out;            // [tokens, n_heads, head_dim]
+  // calls
+  float* parts;  // [parts, n_heads, head_dim + 4]: values, largest score, sum
+  T* out;        // [tokens, n_heads, head_dim]
 };
 
 inline constexpr int kLogSpan = 9;
@@ -370,70 +369,6 @@ struct alignas(D / 32 % 2 == 0 ? D / 8 : 4) Share {
   float value[D / 32];
 };
 
-// All parts of a row and tile, in order, by the warp that stored the last of them.
-template <class T, int D, int NT>
-__device__ void merge_tile(const DecodeArgs<T>& a, const DecodeItem& it, size_t row, int first_part,
-                           int n_parts) {
-  constexpr int kColumns = 8 * NT, kEach = D / 32;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int n = min(kColumns, a.group - it.tile * kColumns);
-  const auto head = static_cast<size_t>(it.kv * a.group + it.tile * kColumns);
-  Share<D> total[kColumns] = {};
-  float running_max = -INFINITY, sum = 0;  // of the lane's own head
-#pragma unroll 2
-  for (int p = 0; p < n_parts; ++p) {
-    const float* slots =
-        a.parts + (static_cast<size_t>(first_part + p) * static_cast<size_t>(a.n_heads) + head) *
-                      kPartFloats<D>;
-    float2 own = make_float2(-INFINITY, 0);
-    if (lane < n) own = __ldcg(reinterpret_cast<const float2*>(slots + lane * kPartFloats<D> + D));
-    Share<D> part[kColumns];
-#pragma unroll
-    for (int h = 0; h < kColumns; ++h)
-#pragma unroll
-      for (int e = 0; e < kEach; ++e)
-        part[h].value[e] = h < n ? __ldcg(slots + h * kPartFloats<D> + lane * kEach + e) : 0;
-    const MergeWeights own_weights = merge_weights(running_max, own.x, a.c);
-    running_max = fmaxf(running_max, own.x);
-    sum = merged(sum, own.y, own_weights);
-#pragma unroll
-    for (int h = 0; h < kColumns; ++h) {
-      const MergeWeights w{__shfl_sync(~0u, own_weights.old, h),
-                           __shfl_sync(~0u, own_weights.now, h)};
-#pragma unroll
-      for (int e = 0; e < kEach; ++e)
-        total[h].value[e] = merged(total[h].value[e], part[h].value[e], w);
-    }
-  }
-  const float own_inverse = __frcp_rn(sum);
-#pragma unroll
-  for (int h = 0; h < kColumns; ++h) {
-    const float inverse = __shfl_sync(~0u, own_inverse, h);
-    if (h >= n) continue;
-    T* out = a.out + (row * static_cast<size_t>(a.n_heads) + head + static_cast<size_t>(h)) * D;
-#pragma unroll
-    for (int e = 0; e < kEach; ++e)
-      out[lane * kEach + e] = from_float<T>(__fmul_rn(total[h].value[e], inverse));
-  }
-}
-
-// Up to this many parts the last warp merges; beyond, a kernel of its own, whose warps have a head.
-inline constexpr int kFusedParts = 8;
-
-template <class T, int D, int NT>
-__device__ void merge_if_last(const DecodeArgs<T>& a, const DecodeItem& it, size_t row,
-                              int first_part, int n_parts) {
-  int32_t* arrived = a.arrived + (it.i * a.n_kv_heads + it.kv) * a.head_tiles + it.tile;
-  __threadfence();
-  __syncwarp();
-  int before = 0;
-  if (threadIdx.x % 32 == 0) before = atomicAdd(arrived, 1);
-  if (__shfl_sync(~0u, before, 0) != n_parts - 1) return;
-  __threadfence();
-  merge_tile<T, D, NT>(a, it, row, first_part, n_parts);
-  if (threadIdx.x % 32 == 0) *arrived = 0;
-}
-
 template <template <class, int, int> class RingOf, class T, int D, int NT, int kWarps, int kStages>
 struct DecodeShape {
   using Ring = RingOf<T, D, kStages>;
@@ -513,15 +448,14 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     }
     part.finish();
     const auto row = static_cast<size_t>(rows.row[it.i]);
-    const int first_part = rows.prefix[it.i], n_parts = rows.prefix[it.i + 1] - first_part;
-    store_part(a, it, row, n_parts == 1, part);
-    if (n_parts > 1 && n_parts <= kFusedParts)
-      merge_if_last<T, D, NT>(a, it, row, first_part, n_parts);
+    const bool alone = rows.prefix[it.i + 1] - rows.prefix[it.i] == 1;
+    store_part(a, it, row, alone, part);
   }
 }
 
-// Parts of a row in order, one warp a head; a lane has D / 32 neighbours.
-template <class T, int D>
+// Parts of a row in order, one warp a head; a lane has D / 32 neighbours of kAtOnce parts on their
+// way.
+template <class T, int D, int kAtOnce>
 __global__ void __launch_bounds__(128) merge_kernel(const __grid_constant__ DecodeArgs<T> a) {
   wait_for_kernel_before();
   const int item = static_cast<int>(blockIdx.x * 4 + threadIdx.x / 32);
@@ -529,9 +463,9 @@ __global__ void __launch_bounds__(128) merge_kernel(const __grid_constant__ Deco
   const int i = item / a.n_heads, head = item % a.n_heads;
   if (i >= a.n_single) return;
   const int begin = a.header->prefix[i], end = a.header->prefix[i + 1];
-  if (end - begin <= kFusedParts) return;  // merged already, or padding
+  if (end - begin < 2) return;  // stored already, or padding
 
-  constexpr int kEach = D / 32, kAtOnce = 16;
+  constexpr int kEach = D / 32;
   const size_t stride = static_cast<size_t>(a.n_heads) * kPartFloats<D>;
   const float* slots =
       a.parts + static_cast<size_t>(begin) * stride + static_cast<size_t>(head) * kPartFloats<D>;
@@ -587,11 +521,12 @@ void launch_decode(const GpuAttention& g, const DecodeArgs<T>& a, const CUtensor
   const auto grid = static_cast<unsigned>(std::min<size_t>(items, multiprocessors()));
   launch("gpu_attention decode", decode_kernel<RingOf, T, D, NT, kWarps, kStages>, grid,
          kWarps * 32, Shape::kSharedBytes, stream, g.dependent_launch, keys, values, a);
-  const size_t parts = (g.max_context + part - 1) / part + (g.window > 0);
-  if (parts <= kFusedParts) return;
+  if (g.max_context <= part) return;
   const size_t warps = static_cast<size_t>(a.n_single) * g.n_heads;
-  launch("gpu_attention merge", merge_kernel<T, D>, static_cast<unsigned>((warps + 3) / 4), 128, 0,
-         stream, true, a);
+  // Many rows have few parts each, and warps enough.
+  const auto merge = warps > 2048 ? merge_kernel<T, D, 4> : merge_kernel<T, D, 16>;
+  launch("gpu_attention merge", merge, static_cast<unsigned>((warps + 3) / 4), 128, 0, stream, true,
+         a);
 }
 
 // Pointers of rows [first, first + n) of the single rows.
@@ -620,8 +555,7 @@ DecodeArgs<T> decode_args(const GpuAttention& g, size_t first, size_t n, int col
     a.out += first * g.n_heads * g.head_dim;
   }
   a.header = reinterpret_cast<DecodeHeader*>(g.workspace);
-  a.arrived = reinterpret_cast<int32_t*>(g.workspace + kDecodeHeaderBytes);
-  a.parts = reinterpret_cast<float*>(g.workspace + decode_parts_at(g.n_heads));
+  a.parts = reinterpret_cast<float*>(g.workspace + kDecodeHeaderBytes);
   return a;
 }
 

@@ -31,10 +31,6 @@ struct DecodeHeader {
   int32_t prefix[kDecodeRows + 1];  // parts of rows before
 };
 inline constexpr size_t kDecodeHeaderBytes = (sizeof(DecodeHeader) + 255) / 256 * 256;
-// Behind it counters of at most a row and head each, then the parts.
-inline size_t decode_parts_at(size_t n_heads) {
-  return kDecodeHeaderBytes + kDecodeRows * n_heads * sizeof(int32_t);
-}
 // A head's part: its values, the largest score and the sum, in whole 16 bytes.
 template <int D>
 inline constexpr int kPartFloats = D + 4;

@@ -187,7 +187,6 @@ void time_decode(cudaStream_t stream, size_t n, size_t context, size_t layers, d
   std::iota(sequence.begin(), sequence.end(), 0);
   batch.rows(positions, sequence);
   const Array<std::byte> workspace(gpu_attention_workspace_bytes(n, n * context, kHeads, kDim));
-  check(cudaMemset(workspace.data(), 0, workspace.size()), "clear");
   const struct {
     const char* name;
     Decode decode;
