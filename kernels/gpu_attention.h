@@ -14,6 +14,7 @@ struct GpuTile {
   int32_t n_rows = 0;  // at most kGpuTileRows; 0 = padding
 };
 inline constexpr size_t kGpuTileRows = 128;
+inline constexpr size_t kGpuShortestRun = 8;  // shorter runs of rows are single rows
 
 // The semantics of kernels/attention.h. q, out and the cache have one dtype. Tensor cores for bf16
 // and f16 with head_dim 64, 96 or 128, where probabilities are rounded to the dtype before they
@@ -43,7 +44,10 @@ struct GpuAttention {
   size_t window = 0;  // 0 = none
   float scale = 0;
   bool invariant = false;
-  bool dependent_launch = false;  // programmatic: starts while the kernel before it ends
+  // Programmatic: starts while the kernel before it ends, and reads positions, tables and keys and
+  // values that are not among the last kGpuShortestRun of a row before that. They must have been
+  // written by copies, or by kernels that do not let their followers start early.
+  bool dependent_launch = false;
   // gpu_attention_workspace_bytes(…), 256-byte aligned; used within the call only.
   std::byte* workspace = nullptr;
 };
@@ -63,7 +67,6 @@ struct GpuRowCounts {
   size_t n_single = 0;
   size_t n_tiles = 0;
 };
-inline constexpr size_t kGpuShortestRun = 8;
 inline constexpr size_t gpu_tiles_at_most(size_t tokens) { return tokens / kGpuShortestRun + 1; }
 GpuRowCounts gpu_attention_rows(const PagedRows& rows, std::span<int32_t> single,
                                 std::span<GpuTile> tiles);

@@ -4,11 +4,15 @@
 namespace weft::kernels::gpu {
 namespace {
 
-// As many stages as fit beside 4 warps.
-template <int D>
-inline constexpr int kStages = D == 64   ? 5
-                               : D == 96 ? 4
-                                         : 3;
+// Rings fill shared memory beside 4 warps. Boxes hold 64 elements, so head_dim 96 is left to lanes.
+template <class T, int D, int NT>
+void decode_rows(const GpuAttention& g, const DecodeArgs<T>& args, CudaStream stream) {
+  CUtensorMap keys{}, values{};
+  if constexpr (D % 64 == 0)
+    if (map_planes(g, kStepKeys, keys, values))
+      return launch_decode<BoxRing, T, D, NT, 4, 384 / D>(g, args, keys, values, stream);
+  launch_decode<LaneRing, T, D, NT, 4, 384 / D - (D == 64)>(g, args, keys, values, stream);
+}
 
 template <class T, int D>
 void decode(const GpuAttention& g, CudaStream stream) {
@@ -17,9 +21,9 @@ void decode(const GpuAttention& g, CudaStream stream) {
     const size_t n = std::min(kDecodeRows, g.n_single - first);
     const auto args = decode_args<T>(g, first, n, narrow ? 8 : 16);
     if (narrow)
-      launch_decode<T, D, 1, 4, kStages<D>>(g, args, stream);
+      decode_rows<T, D, 1>(g, args, stream);
     else
-      launch_decode<T, D, 2, 4, kStages<D>>(g, args, stream);
+      decode_rows<T, D, 2>(g, args, stream);
   }
 }
 

@@ -14,10 +14,36 @@ namespace weft::kernels::gpu {
 
 inline constexpr int kStepKeys = 32;
 
-// Rows of keys or values in shared memory: an odd number of 16-byte pieces apart, so that 8
-// successive rows lie in different banks.
+// How kStepKeys rows of keys or values lie in shared memory. Rows an odd number of 16-byte pieces
+// apart: 8 successive rows lie in different banks.
 template <int D>
 inline constexpr int kSharedRow = (D / 8 % 2 == 0 ? D / 8 + 1 : D / 8) * 16;
+template <int D>
+struct PaddedRows {
+  static constexpr int kPlaneBytes = kStepKeys * kSharedRow<D>;
+  uint32_t lane;
+  // Piece `piece` of row `row`, plus pairs of pieces and blocks of 16 rows that at() names.
+  __device__ PaddedRows(int row, int piece) : lane(row * kSharedRow<D> + piece * 16) {}
+  __device__ uint32_t at(int half, int pair) const {
+    return lane + half * 16 * kSharedRow<D> + pair * 32;
+  }
+};
+
+// As the tensor unit leaves boxes of 64 elements a row: gpu_attention_hopper.cuh.
+template <int D>
+struct SwizzledRows {
+  static constexpr int kPanelBytes = kStepKeys * 128;
+  static constexpr int kPlaneBytes = D / 64 * kPanelBytes;
+  uint32_t lane[4];
+  __device__ SwizzledRows(int row, int piece) {
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair)
+      lane[pair] = row * 128 + ((pair * 2 + piece) ^ row % 8) * 16;
+  }
+  __device__ uint32_t at(int half, int pair) const {
+    return lane[pair % 4] + half * 16 * 128 + pair / 4 * kPanelBytes;
+  }
+};
 
 __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
@@ -145,21 +171,19 @@ struct Partial {
     }
   }
 
-  // k and v: [kStepKeys] rows kSharedRow<D> bytes apart. Masked keys must be finite values or have
-  // been made zero.
-  template <bool kMasked>
+  // k and v: [kStepKeys] rows in shared memory. Values of masked keys must be finite.
+  template <bool kMasked, class Layout>
   __device__ void add(const Queries<T, D, NT>& q, uint32_t k, uint32_t v,
                       const Visible<NT>& visible, float c) {
-    constexpr int kRow = kSharedRow<D>;
     const int lane = threadIdx.x % 32;
     float s[2][NT][4] = {};
-    const uint32_t k_lane = k + (lane % 16) * kRow + lane / 16 * 16;
+    const Layout key_at(lane % 16, lane / 16);
 #pragma unroll
     for (int i = 0; i < D / 16; ++i)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         uint32_t keys[4];
-        load_matrices(keys, k_lane + half * 16 * kRow + i * 32);
+        load_matrices(keys, k + key_at.at(half, i));
 #pragma unroll
         for (int nt = 0; nt < NT; ++nt)
           multiply_add<T>(s[half][nt], keys, q.b[i][nt][0], q.b[i][nt][1]);
@@ -167,7 +191,7 @@ struct Partial {
     if (kMasked) mask(s, visible);
     soften(s, c);
 
-    const uint32_t v_lane = v + (lane % 8 + lane / 16 * 8) * kRow + lane / 8 % 2 * 16;
+    const Layout value_at(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       uint32_t p[NT][2];
@@ -179,7 +203,7 @@ struct Partial {
 #pragma unroll
       for (int d = 0; d < D / 16; ++d) {
         uint32_t values[4];
-        load_matrices_transposed(values, v_lane + half * 16 * kRow + d * 32);
+        load_matrices_transposed(values, v + value_at.at(half, d));
 #pragma unroll
         for (int nt = 0; nt < NT; ++nt) multiply_add<T>(o[d][nt], values, p[nt][0], p[nt][1]);
       }

@@ -151,9 +151,9 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
         }
       const uint32_t k_step = k + step * kSharedRow<D>, v_step = k_step + kPlaneBytes<D>;
       if (at < common_begin || at + kStepKeys > common_end)
-        rows.part.template add<true>(rows.q, k_step, v_step, visible, a.c);
+        rows.part.template add<true, PaddedRows<D>>(rows.q, k_step, v_step, visible, a.c);
       else
-        rows.part.template add<false>(rows.q, k_step, v_step, visible, a.c);
+        rows.part.template add<false, PaddedRows<D>>(rows.q, k_step, v_step, visible, a.c);
     }
   }
   if (n_own <= 0) return;

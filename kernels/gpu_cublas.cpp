@@ -96,6 +96,11 @@ std::vector<cublasLtMatmulAlgo_t> candidates(const CublasLt& library, Operation&
   check(library.set_preference(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                sizeof bytes),
         "cublasLtMatmulPreferenceSetAttribute");
+  // Others add parts of k in the output's dtype.
+  const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  check(library.set_preference(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                               sizeof schemes),
+        "cublasLtMatmulPreferenceSetAttribute");
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
   int n = 0;
   check(library.heuristic(library.handle, &operation.product, &operation.w, &operation.x,

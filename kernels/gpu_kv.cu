@@ -46,6 +46,8 @@ struct Head {
   float low[kUnits][V];
   float high[kUnits][V];
 
+  __device__ static float rounded(float x) { return to_float(from_float<T>(x)); }
+
   template <class F>
   __device__ static void each(int half, F&& f) {
     const int lane = threadIdx.x % 32;
@@ -88,9 +90,8 @@ struct Head {
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     const float inverse = 1 / sqrtf(sum / static_cast<float>(2 * half) + eps);
     const auto scaled = [&](float x, int i) {
-      const float rounded = to_float(from_float<T>(__fmul_rn(x, inverse)));
-      return to_float(
-          from_float<T>(__fmul_rn(rounded, kernels::load(weight.data, weight.dtype, i))));
+      return rounded(
+          __fmul_rn(rounded(__fmul_rn(x, inverse)), kernels::load(weight.data, weight.dtype, i)));
     };
     each(half, [&](int u, int i) {
 #pragma unroll
@@ -101,15 +102,16 @@ struct Head {
     });
   }
 
-  // As kernels/rope.cpp: products and sums rounded on their own.
+  // As kernels/rope.cpp: products and sums rounded on their own, results to T whatever the cache's
+  // type is.
   __device__ void rotate(const float* pairs, int half) {  // [half, 2]
     each(half, [&](int u, int i) {
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         const float2 pair = reinterpret_cast<const float2*>(pairs)[i + v];
         const float x = low[u][v], y = high[u][v];
-        low[u][v] = __fsub_rn(__fmul_rn(x, pair.x), __fmul_rn(y, pair.y));
-        high[u][v] = __fadd_rn(__fmul_rn(y, pair.x), __fmul_rn(x, pair.y));
+        low[u][v] = rounded(__fsub_rn(__fmul_rn(x, pair.x), __fmul_rn(y, pair.y)));
+        high[u][v] = rounded(__fadd_rn(__fmul_rn(y, pair.x), __fmul_rn(x, pair.y)));
       }
     });
   }

@@ -15,10 +15,11 @@ using CudaStream = CUstream_st*;
 struct GpuProductPlan;
 
 // Every pointer is device memory. Up to kStreamTokens tokens the weights are streamed by weft's own
-// kernel; above, a plan takes cuBLASLt, and no plan or `invariant` the same kernel in groups of
-// tokens. It needs x and w both bf16 or both f16, rows on 16 bytes and chunks of whole 16 elements;
-// any other case is computed plainly, correct and slow, in a kernel that depends on dtypes, k and
-// n_chunks alone.
+// kernel; above, cuBLASLt multiplies where there is a plan (not for a residual with a bias, which
+// it rounds twice), and else the same kernel in groups of tokens, as always with `invariant`. It
+// needs x and w both bf16 or both f16, rows on 16 bytes and chunks of whole 16 elements; any other
+// case is computed plainly, correct and slow. Which of the two depends on dtypes, strides, k and
+// n_chunks, never on tokens or n.
 //
 // With `invariant`, y[t, n] has the same bits whatever tokens, n and the neighbours are: each chunk
 // of k is summed by one matrix instruction in steps of 16 in order, and the chunks' float32 sums
@@ -54,7 +55,7 @@ struct GpuProduct {
   const GpuProductPlan* plan = nullptr;  // of CublasProducts, for many tokens; may be null
 };
 
-inline constexpr size_t kStreamTokens = 64;
+inline constexpr size_t kStreamTokens = 32;  // from 33 on cuBLASLt reads weights faster
 inline constexpr size_t kMaxGpuChunks = 8;
 
 // Scratch of one product: the normalised x, and gate and up before cuBLASLt's SwiGLU pass.

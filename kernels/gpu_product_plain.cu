@@ -32,8 +32,10 @@ __device__ float chunk_sum(const GpuProduct& a, Tiles& tiles, size_t token, size
           r < a.n && k < end ? load_float(a.w.data, a.w.dtype, r * a.k + k) : 0;
     }
     __syncthreads();
+    float part = 0;  // sums of sums lose less than one long sum
     for (uint32_t i = 0; i < kDepth; ++i)
-      sum = fmaf(tiles.x[threadIdx.y][i], tiles.w[threadIdx.x][i], sum);
+      part = fmaf(tiles.x[threadIdx.y][i], tiles.w[threadIdx.x][i], part);
+    sum += part;
   }
   return sum;
 }
@@ -43,6 +45,7 @@ __device__ float tree_sum(const GpuProduct& a, Tiles& tiles, size_t token, size_
   float level[3] = {}, sum = 0;
   for (size_t c = 0; c < a.n_chunks; ++c) {
     sum = chunk_sum(a, tiles, token, row, c * chunk, (c + 1) * chunk);
+#pragma unroll
     for (int l = 0; l < 3; ++l) {
       if ((c >> l & 1) == 0) {
         level[l] = sum;

@@ -16,28 +16,23 @@ struct StreamCut {
   size_t tile_rows = 64;    // at most 64
   size_t tiles = 1;
   size_t tiles_at_once = 1;  // 1, 2 or 4
-  size_t cluster = 1;        // 1, 2 or 4 blocks that read x once for all
+  size_t parts = 1;  // 1 or 2 blocks that take a half of k each: then x is read half as often
   size_t subtiles = 2;
   size_t n_slots = 4;
-  size_t l2_stages = 0;  // stages fetched into L2 beyond the slots before the wait
 };
 
-// What a cut may be asked to be; the rest follows from the shape and the GPU.
+// What a cut may be asked to be; 0 leaves the choice.
 struct StreamWish {
-  // Of a block, all told. Two fit an SM, so that the next product's weights arrive while this one
-  // ends, and leave room for a small kernel between them.
-  size_t shared_bytes = 106 * 1024;
-  size_t tiles_at_once = 0;  // 0: chosen
-  size_t cluster = 0;        // 0: chosen
-  size_t subtiles = 0;       // 0: chosen
-  size_t l2_stages = 0;
+  size_t blocks_per_sm = 0;
+  size_t shared_bytes = 0;  // of a block, all told
+  size_t tiles_at_once = 0;
+  size_t parts = 0;
+  size_t subtiles = 0;
 };
 
 // Whether the streaming kernel can compute this; depends on dtypes, alignment, k and n_chunks
 // alone.
 bool can_stream(const GpuProduct& args);
-// Whether it normalises x itself.
-bool normalises_in_stream(const GpuProduct& args);
 
 StreamCut stream_cut(const GpuProduct& args, const StreamWish& wish, size_t n_sms);
 void gpu_product_stream(const GpuProduct& args, const StreamCut& cut, CudaStream stream);

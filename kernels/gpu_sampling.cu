@@ -1,7 +1,8 @@
 // Sampling on the GPU. Greedy rows alone: the whole GPU looks for the largest logit. Otherwise one
-// block a row, which passes over the row's logits a fixed number of times: cuts are found by
-// searching for the threshold of logits, four bits a pass, by sums of integers, so no order of
-// additions shows. Noise and weights have the CPU's bits (kernels/gumbel.h, kernels/cpu_softmax.h).
+// block a row, which passes over the row's logits a few times: once to narrow them down to those
+// that a cut may leave, then over these, where cuts are found by searching for the threshold of
+// logits, four bits a pass, by sums of integers, so no order of additions shows. Noise and weights
+// have the CPU's bits (kernels/gumbel.h, kernels/cpu_softmax.h).
 #include "kernels/gpu_sampling.h"
 
 #include "kernels/gpu_attention_launch.cuh"
@@ -66,6 +67,10 @@ struct GreedyCell {
   uint32_t bad;
   uint32_t blocks;
 };
+
+// Cells of the workspace stand before all else, wherever rows end.
+constexpr size_t kMaxRows = 4096;
+constexpr size_t kCellsBytes = kMaxRows * sizeof(GreedyCell);
 
 __global__ void __launch_bounds__(kGreedyThreads)
     greedy_kernel(const __grid_constant__ GpuSample a) {
@@ -163,10 +168,31 @@ __device__ uint4 philox(uint64_t key, uint32_t counter, uint32_t output_index) {
   return c;
 }
 
+// No less than gumbel(), by the fast logarithm; it loses its hold where u is close to 1.
+__device__ float gumbel_at_most(uint32_t word) {
+  const uint32_t n = word >> 8;
+  if (n >= (1u << 24) - 4096) return static_cast<float>(kMostGumbel);
+  const float u = (static_cast<float>(n) + 0.5f) * 0x1p-24f;
+  return 0.05f - __logf(-__logf(u));
+}
+
 __device__ double token_noise(uint64_t seed, uint32_t output_index, uint32_t id) {
   const uint4 words = philox(seed, id / 4, output_index);
   const uint32_t word[4] = {words.x, words.y, words.z, words.w};
   return gumbel(word[id % 4]);
+}
+
+struct Candidate {
+  float logit;  // relative to the largest, over the temperature
+  uint32_t id;
+};
+constexpr uint32_t kMostCandidates = 4096;
+
+// Logits that coarse cuts are tried at.
+constexpr int kLevels = 8;
+__device__ float level(int i) {
+  constexpr float kLevel[kLevels] = {-0.5f, -1, -2, -4, -7, -10, -14, -20};
+  return kLevel[i];
 }
 
 // What a block knows of its row.
@@ -174,39 +200,54 @@ struct RowState {
   Key reduce[kThreads / 32];
   double reduce_double[kThreads / 32];
   Key sums[kThreads / 32][16];
+  uint32_t n_candidates;
+  Candidate candidate[kMostCandidates];
 };
 
 class Row {
  public:
   __device__ Row(const GpuSample& args, size_t row, RowState& state)
-      : a_(args), row_(row), state_(state), vocab_(static_cast<uint32_t>(args.vocab)) {
+      : a_(args),
+        row_(row),
+        state_(state),
+        vocab_(static_cast<uint32_t>(args.vocab)),
+        scaled_(reinterpret_cast<float*>(args.workspace + kCellsBytes) + row * args.vocab) {
     if (args.row != nullptr) given_ = args.row[row];
   }
 
   __device__ void run() {
+    const bool draws = given_.params.temperature != 0;
     Key best = 0, bad = 0;
-    each([&](uint32_t id) {
+    each_id([&](uint32_t id) {
       const float logit = raw(id);
       if (!(logit < INFINITY)) bad = max(bad, Key{~id});
-      best = max(best, key_of(penalised(logit, id), id));
+      const float value = penalised(logit, id);
+      if (draws) scaled_[id] = value;
+      best = max(best, key_of(value, id));
     });
     best = block_max(best, state_.reduce);
     bad = block_max(bad, state_.reduce);
     uint32_t token = id_of(best);
-    if (bad == 0) {
-      most_ = penalised(raw(token), token);
-      if (given_.params.temperature != 0 && !isinf(most_)) token = draw(token);
+    if (bad == 0 && draws) {
+      const float most = penalised(raw(token), token);
+      if (!isinf(most)) token = draw(token, most);
     }
     if (threadIdx.x == 0) put_token(a_, row_, token, static_cast<uint32_t>(bad));
     if (a_.logprob != nullptr || a_.n_top > 0) report(bad == 0 ? token : 0);
   }
 
  private:
-  // Calls f(id) for the thread's own ids: four neighbours, which share a block of random words.
+  // Calls f(id) for the thread's own ids, the same in every pass.
+  template <class F>
+  __device__ void each_id(F&& f) const {
+#pragma unroll 4
+    for (uint32_t id = threadIdx.x; id < vocab_; id += kThreads) f(id);
+  }
+  // Calls f(candidate) for the thread's share of what may be drawn.
   template <class F>
   __device__ void each(F&& f) const {
-    for (uint32_t base = threadIdx.x * 4; base < vocab_; base += kThreads * 4)
-      for (uint32_t id = base; id < min(base + 4, vocab_); ++id) f(id);
+    if (!narrowed_) return each_id([&](uint32_t id) { f(Candidate{scaled_[id], id}); });
+    for (uint32_t i = threadIdx.x; i < state_.n_candidates; i += kThreads) f(state_.candidate[i]);
   }
 
   __device__ float raw(uint32_t id) const { return logit_at(a_, row_, id); }
@@ -217,84 +258,127 @@ class Row {
     return logit > 0 ? __fdiv_rn(logit, penalty) : __fmul_rn(logit, penalty);
   }
 
-  // Logit relative to the largest, over the temperature.
-  __device__ float scaled(uint32_t id) const {
-    return __fdiv_rn(__fsub_rn(penalised(raw(id), id), most_), given_.params.temperature);
+  __device__ static Key weight(float logit) {
+    return static_cast<Key>(__fmul_rn(cpu_exp(logit), 0x1p40f));
   }
 
-  // The largest threshold t such that the weights of ids with value(id) >= t reach `need`, which is
-  // at most the sum of all. `value` and `weight` are of integers.
-  template <class V, class W>
-  __device__ uint32_t threshold(Key need, V&& value, W&& weight) {
-    uint32_t t = 0;
-    for (int shift = 28; shift >= 0; shift -= 4) {
-      Key sum[15] = {};
-      each([&](uint32_t id) {
-        const uint32_t v = value(id);
-        if (v < t + (1u << shift)) return;
-        const Key w = weight(id);
-#pragma unroll
-        for (uint32_t i = 0; i < 15; ++i)
-          if (v >= t + ((i + 1) << shift)) sum[i] += w;
-      });
-      t += digit(sum, need) << shift;
-    }
-    return t;
-  }
-
-  // How many of the 15 sums over the block, which do not grow, reach `need`.
-  __device__ uint32_t digit(Key (&sum)[15], Key need) {
+  // The sums of all threads, in every thread.
+  template <int N>
+  __device__ void sum_over_block(Key (&sum)[N]) {
+    static_assert(N <= 16);
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 15; ++i) {
+    for (int i = 0; i < N; ++i) {
 #pragma unroll
       for (int step = 16; step > 0; step /= 2) sum[i] += __shfl_xor_sync(kAll, sum[i], step);
       if (threadIdx.x % 32 == 0) state_.sums[threadIdx.x / 32][i] = sum[i];
     }
     __syncthreads();
-    bool reached = false;
-    const unsigned i = threadIdx.x % 32;
-    if (i < 15) {
-      Key total = 0;
-      for (int w = 0; w < kThreads / 32; ++w) total += state_.sums[w][i];
-      reached = total >= need;
+    Key total = 0;
+    if (threadIdx.x % 32 < N)
+      for (int w = 0; w < kThreads / 32; ++w) total += state_.sums[w][threadIdx.x % 32];
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i] = __shfl_sync(kAll, total, i);
+  }
+
+  // Writes scaled logits, and keeps the few that are above a level beyond which no cut can reach.
+  __device__ void narrow(float most) {
+    const SamplingParams& p = given_.params;
+    const bool by_count = p.top_k > 0 && static_cast<uint32_t>(p.top_k) < vocab_;
+    const bool cuts = by_count || p.top_p < 1;
+    Key sum[kLevels + 1] = {};  // numbers or weights above each level; the last of all
+    Key count[kLevels] = {};
+    each_id([&](uint32_t id) {
+      const float logit = __fdiv_rn(__fsub_rn(scaled_[id], most), p.temperature);
+      scaled_[id] = logit;
+      if (!cuts) return;
+      const Key w = by_count ? 1 : weight(logit);
+      sum[kLevels] += w;
+#pragma unroll
+      for (int i = 0; i < kLevels; ++i) {
+        sum[i] += logit >= level(i) ? w : 0;
+        count[i] += logit >= level(i);
+      }
+    });
+    if (!cuts) return;
+    sum_over_block(sum);
+    sum_over_block(count);
+    whole_ = sum[kLevels];
+    const Key need = by_count ? static_cast<Key>(p.top_k) : share_of(whole_);
+    int chosen = 0;
+    while (chosen < kLevels && sum[chosen] < need) ++chosen;
+    Key n = kMostCandidates + 1;
+#pragma unroll
+    for (int i = 0; i < kLevels; ++i)
+      if (i == chosen) n = count[i];
+    if (n > kMostCandidates) return;
+    if (threadIdx.x == 0) state_.n_candidates = 0;
+    __syncthreads();
+    each_id([&](uint32_t id) {
+      const float logit = scaled_[id];
+      if (logit >= level(chosen))
+        state_.candidate[atomicAdd(&state_.n_candidates, 1)] = {logit, id};
+    });
+    __syncthreads();
+    narrowed_ = true;
+  }
+
+  __device__ Key share_of(Key total) const {
+    return static_cast<Key>(
+        ceil(__dmul_rn(static_cast<double>(total), static_cast<double>(given_.params.top_p))));
+  }
+
+  // The largest threshold t such that the weights of candidates with value(c) >= t reach `need`,
+  // which is at most the sum of all. `value` and `weigh` give integers.
+  template <class V, class W>
+  __device__ uint32_t threshold(Key need, V&& value, W&& weigh) {
+    uint32_t t = 0;
+    for (int shift = 28; shift >= 0; shift -= 4) {
+      Key sum[15] = {};
+      each([&](const Candidate& c) {
+        const uint32_t v = value(c);
+        if (v < t + (1u << shift)) return;
+        const Key w = weigh(c);
+#pragma unroll
+        for (uint32_t i = 0; i < 15; ++i) sum[i] += v >= t + ((i + 1) << shift) ? w : 0;
+      });
+      sum_over_block(sum);
+      uint32_t digit = 0;
+#pragma unroll
+      for (int i = 0; i < 15; ++i) digit += sum[i] >= need;
+      t += digit << shift;
     }
-    return static_cast<uint32_t>(__popc(__ballot_sync(kAll, reached)));
+    return t;
   }
 
-  __device__ Key weight(uint32_t id) const {
-    return static_cast<Key>(__fmul_rn(cpu_exp(scaled(id)), 0x1p40f));
-  }
-
-  // Ids that stay: scaled logit above `logit_`, or at it with an id of at most `last_`.
-  __device__ bool stays(uint32_t id) const {
-    const uint32_t v = ordered(scaled(id));
-    return v > least_ || (v == least_ && id <= last_);
+  // Stay: logits above `least_`, or at it with an id of at most `last_`.
+  __device__ bool stays(const Candidate& c) const {
+    const uint32_t v = ordered(c.logit);
+    return v > least_ || (v == least_ && c.id <= last_);
   }
 
   __device__ void cut() {
     const auto k = static_cast<uint32_t>(given_.params.top_k);
-    if (k > 0 && k < vocab_)
-      least_ = threshold(
-          k, [&](uint32_t id) { return ordered(scaled(id)); }, [](uint32_t) { return Key{1}; });
+    const auto value = [](const Candidate& c) { return ordered(c.logit); };
+    if (k > 0 && k < vocab_) least_ = threshold(k, value, [](const Candidate&) { return Key{1}; });
     if (given_.params.top_p >= 1) return;
 
-    Key total = 0;
-    each([&](uint32_t id) { total += stays(id) ? weight(id) : 0; });
-    total = block_sum(total, state_.reduce);
-    const auto need = static_cast<Key>(
-        ceil(__dmul_rn(static_cast<double>(total), static_cast<double>(given_.params.top_p))));
-    const uint32_t cut_at = threshold(
-        need, [&](uint32_t id) { return ordered(scaled(id)); },
-        [&](uint32_t id) { return stays(id) ? weight(id) : 0; });
+    if (least_ > 0) {  // of those that the first cut leaves
+      whole_ = 0;
+      each([&](const Candidate& c) { whole_ += stays(c) ? weight(c.logit) : 0; });
+      whole_ = block_sum(whole_, state_.reduce);
+    }
+    const Key need = share_of(whole_);
+    const uint32_t cut_at =
+        threshold(need, value, [&](const Candidate& c) { return stays(c) ? weight(c.logit) : 0; });
     // Of those at the threshold, as many of the lowest ids as are needed.
     Key above = 0, ties = 0, tie_weight = 0;
-    each([&](uint32_t id) {
-      const uint32_t v = ordered(scaled(id));
-      if (v > cut_at) above += weight(id);
+    each([&](const Candidate& c) {
+      const uint32_t v = value(c);
+      if (v > cut_at) above += weight(c.logit);
       if (v != cut_at) return;
       ++ties;
-      tie_weight = weight(id);
+      tie_weight = weight(c.logit);
     });
     above = block_sum(above, state_.reduce);
     ties = block_sum(ties, state_.reduce);
@@ -304,33 +388,28 @@ class Row {
         tie_weight == 0 || need <= above ? 1 : (need - above + tie_weight - 1) / tie_weight;
     if (wanted >= ties) return;
     last_ = ~threshold(
-        wanted, [&](uint32_t id) { return ordered(scaled(id)) == cut_at ? ~id : 0; },
-        [&](uint32_t id) { return Key{ordered(scaled(id)) == cut_at}; });
+        wanted, [&](const Candidate& c) { return value(c) == cut_at ? ~c.id : 0; },
+        [&](const Candidate& c) { return Key{value(c) == cut_at}; });
   }
 
-  __device__ uint32_t draw(uint32_t largest) {
+  __device__ uint32_t draw(uint32_t largest, float most) {
+    narrow(most);
     cut();
     const uint64_t seed = given_.params.seed;
-    const double first = token_noise(seed, given_.output_index, largest);
-    double score = first;
+    double score = token_noise(seed, given_.output_index, largest);
     uint32_t best = largest;
-    for (uint32_t base = threadIdx.x * 4; base < vocab_; base += kThreads * 4) {
-      bool drawn = false;
-      uint4 words{};
-      for (uint32_t i = 0; i < 4 && base + i < vocab_; ++i) {
-        const float logit = scaled(base + i);
-        // No noise could make it the largest.
-        if (static_cast<double>(logit) + kMostGumbel < first || !stays(base + i)) continue;
-        if (!drawn) words = philox(seed, base / 4, given_.output_index);
-        drawn = true;
-        const uint32_t word = i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
-        const double value = __dadd_rn(static_cast<double>(logit), gumbel(word));
-        if (value > score || (value == score && base + i < best)) {
-          score = value;
-          best = base + i;
-        }
+    each([&](const Candidate& c) {
+      if (static_cast<double>(c.logit) + kMostGumbel < score || !stays(c)) return;
+      const uint4 words = philox(seed, c.id / 4, given_.output_index);
+      const uint32_t i = c.id % 4;
+      const uint32_t word = i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+      if (static_cast<double>(c.logit + gumbel_at_most(word)) < score) return;
+      const double value = __dadd_rn(static_cast<double>(c.logit), gumbel(word));
+      if (value > score || (value == score && c.id < best)) {
+        score = value;
+        best = c.id;
       }
-    }
+    });
     const double top =
         block_reduce(score, state_.reduce_double, [](double x, double y) { return x > y ? x : y; });
     return id_of(block_max(score == top ? Key{~best} : 0, state_.reduce));
@@ -339,11 +418,11 @@ class Row {
   // Logarithms of probabilities under the logits as they came.
   __device__ void report(uint32_t token) {
     Key best = 0;
-    each([&](uint32_t id) { best = max(best, key_of(raw(id), id)); });
+    each_id([&](uint32_t id) { best = max(best, key_of(raw(id), id)); });
     best = block_max(best, state_.reduce);
     const float most = raw(id_of(best));
     double sum = 0;
-    each([&](uint32_t id) { sum += static_cast<double>(expf(raw(id) - most)); });
+    each_id([&](uint32_t id) { sum += static_cast<double>(expf(raw(id) - most)); });
     sum = block_reduce(sum, state_.reduce_double, [](double x, double y) { return x + y; });
     const double total = isinf(most) ? static_cast<double>(most) : most + log(sum);
     const auto logprob = [&](uint32_t id) {
@@ -357,7 +436,7 @@ class Row {
         a_.top_logprob[row_ * a_.n_top + i] = logprob(id);
       }
       Key next = 0;
-      each([&](uint32_t other) {
+      each_id([&](uint32_t other) {
         const Key key = key_of(raw(other), other);
         if (key < best) next = max(next, key);
       });
@@ -369,8 +448,10 @@ class Row {
   const size_t row_;
   RowState& state_;
   const uint32_t vocab_;
+  float* scaled_;  // [vocab] penalised logits, then those of Candidate
   SampleRow given_;
-  float most_ = 0;
+  bool narrowed_ = false;
+  Key whole_ = 0;  // weight of what may be drawn; of all, before a cut by number
   uint32_t least_ = 0;
   uint32_t last_ = kAll;
 };
@@ -383,14 +464,14 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
 
 }  // namespace
 
-size_t gpu_sample_workspace_bytes(size_t max_rows, size_t) {
-  return std::max<size_t>(max_rows, 1) * sizeof(GreedyCell);
+size_t gpu_sample_workspace_bytes(size_t max_rows, size_t vocab) {
+  return kCellsBytes + max_rows * vocab * sizeof(float);
 }
 
 void gpu_sample(const GpuSample& a, CudaStream stream) {
   expect(a.vocab > 0 && a.n_shards * a.shard_vocab >= a.vocab && a.n_top <= a.vocab,
          "gpu_sample: shards do not cover the vocabulary, or n_top exceeds it");
-  expect(a.vocab <= size_t{INT32_MAX} && a.rows <= 65'535, "gpu_sample: too many rows or ids");
+  expect(a.vocab <= size_t{INT32_MAX} && a.rows <= kMaxRows, "gpu_sample: more than 4096 rows");
   if (a.rows == 0) return;
   if (a.row != nullptr || a.logprob != nullptr || a.n_top > 0)
     return launch("gpu_sample", sample_kernel, static_cast<unsigned>(a.rows), kThreads, 0, stream,

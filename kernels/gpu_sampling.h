@@ -29,7 +29,7 @@ struct GpuSample {
   int32_t* top_token = nullptr;  // [rows, n_top]
   float* top_logprob = nullptr;  // [rows, n_top]
   bool dependent_launch = false;
-  // gpu_sample_workspace_bytes(…), 256-byte aligned, zero before the first call; calls leave it so.
+  // gpu_sample_workspace_bytes(…), 256-byte aligned, zero before the first call and nobody else's.
   std::byte* workspace = nullptr;
 };
 

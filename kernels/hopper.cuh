@@ -12,14 +12,6 @@ __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// True for one thread of a whole warp.
-__device__ inline bool elect_one() {
-  uint32_t elected = 0;
-  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}\n"
-               : "=r"(elected));
-  return elected != 0;
-}
-
 // --- Barriers. A phase ends when all arrivals and all announced bytes have come.
 
 __device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals) {
@@ -36,12 +28,30 @@ __device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
 __device__ inline void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// At the same barrier of another block of the cluster.
-__device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t block) {
+// The same place in another block's shared memory.
+__device__ inline uint32_t address_in(uint32_t address, uint32_t block) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
+  return remote;
+}
+__device__ inline void store_in(uint32_t remote, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+}
+// At another block's barrier, after this thread's stores.
+__device__ inline void barrier_arrive_in(uint32_t remote) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote)
+               : "memory");
+}
+// As barrier_wait, for arrivals of other blocks: what they stored before is seen.
+__device__ inline void barrier_wait_cluster(uint32_t barrier, uint32_t parity) {
   asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
-      "r"(block)
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra over;\n"
+      "bra again;\n"
+      "over:\n}\n" ::"r"(barrier),
+      "r"(parity)
       : "memory");
 }
 // Until the phase of this parity is over; before the first one ends, parity 1 counts as over.
@@ -93,20 +103,6 @@ __device__ inline void copy_tile(uint32_t to, const CUtensorMap* map, int x, int
       "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
       : "memory");
 }
-// To the same place in each block of the cluster whose bit is set, and at its barrier.
-__device__ inline void copy_tile_to_cluster(uint32_t to, const CUtensorMap* map, int x, int y,
-                                            uint32_t barrier, uint16_t blocks, uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
-      "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(blocks), "l"(policy)
-      : "memory");
-}
-__device__ inline void prefetch_tile(const CUtensorMap* map, int x, int y) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x),
-               "r"(y)
-               : "memory");
-}
 
 // --- Operands of the matrix product: rows of 16 elements a step along k, in shared memory.
 
@@ -115,12 +111,6 @@ __device__ inline void prefetch_tile(const CUtensorMap* map, int x, int y) {
 __device__ inline uint64_t swizzled_operand(uint32_t address) {
   return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{1} << 16 |
          uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
-}
-// 8 rows of 8 elements stand together, row by row 16 bytes apart; the next 8 elements of the same
-// rows lie k_stride bytes further.
-__device__ inline uint64_t plain_operand(uint32_t address, uint32_t k_stride) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | uint64_t{k_stride >> 4} << 16 |
-         uint64_t{128 >> 4} << 32;
 }
 
 __device__ inline void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -72,10 +72,10 @@ planner::Plan plan_of(const BenchOptions& options, const planner::ModelSpec& spe
   asked.max_sequences = sequences;
   asked.max_batch_tokens = asked.prefill_chunk = std::max(rows, sequences);
   if (!asked.numerics) asked.numerics = planner::Numerics::fast;
-  asked.kv_blocks = 1;
+  asked.kv_blocks = (context - 1) / planner::kKvBlockTokens + 1;  // one sequence's, to begin with
   asked.backend = planner::Backend::cuda;
   planner::Plan plan = make_plan(asked, spec, n_ranks, rank_memory_bytes);
-  size_t most = 1;
+  size_t most = plan.limits.kv_blocks;
   for (StepCase& one : cases) {
     plan.limits.kv_blocks = one.kv_blocks;
     one.fits = planner::memory_problems(spec, plan, rank_memory_bytes, asked.backend).empty();

@@ -260,11 +260,12 @@ size_t gpu_product_bytes(const Sizes& s, size_t rows) {
   return gpu_rounded(most) + (cublas ? kCublasBytes : 0);
 }
 
-size_t gpu_attention_bytes(const Sizes& s, size_t rows) {
+size_t gpu_attention_bytes(const Sizes& s) {
   const Limits& limits = s.plan.limits;
   const size_t run = kShortestRun - 1;
   const size_t single =
-      std::max(std::min(limits.max_batch_tokens, times(limits.max_sequences, run)), rows);
+      std::max(std::min(limits.max_batch_tokens, times(limits.max_sequences, run)),
+               2 * limits.max_sequences);
   const size_t cached = times(limits.kv_blocks, kKvBlockTokens);
   const size_t positions =
       std::min(times(single, limits.context), times(run, cached) + times(single, kKvBlockTokens));
@@ -282,8 +283,7 @@ size_t gpu_activation_bytes(const Sizes& s) {
   for (const size_t width : {(s.h + 2 * s.kv) * d, s.h * d, s.f})
     bytes += gpu_rounded(times(rows, width, a));
   if (s.stage.tp > 1) bytes += gpu_rounded(times(rows, s.spec.hidden, f32));
-  return bytes + gpu_rounded(gpu_attention_bytes(s, rows)) +
-         gpu_rounded(times(limits.context, d, f32));
+  return bytes + gpu_rounded(gpu_attention_bytes(s)) + gpu_rounded(times(limits.context, d, f32));
 }
 
 // Arrays of 32-bit numbers, each from a multiple of 16 bytes.

@@ -20,10 +20,10 @@ size_t qkv_width(const DecoderShape& s) {
   return (s.shard.heads.size() + 2 * s.shard.kv_heads.size()) * s.spec.head_dim;
 }
 
-// Rows that attention takes one by one: a row a sequence, or the few rows of a short chunk.
+// Rows that attention takes one by one: a graph's, or the few rows of each sequence's short chunk.
 size_t most_single_rows(const planner::Limits& limits) {
   const size_t most = limits.max_sequences * (kernels::kGpuShortestRun - 1);
-  return std::max(std::min(limits.max_batch_tokens, most), GpuDecoder::max_rows(limits));
+  return std::max(std::min(limits.max_batch_tokens, most), 2 * limits.max_sequences);
 }
 
 size_t attention_bytes(const DecoderShape& s) {

@@ -3,7 +3,8 @@
 
 `logits`: every model family's tiny checkpoint and the demo model, in float32 and bfloat16: the
 relative error |ours - theirs| / |theirs| over all logits of a greedy continuation, whose tokens are
-weft's own. `text`: the demo model's greedy texts beside those that transformers wrote.
+weft's own. In bfloat16 the tiny checkpoints lose more than 1e-2 by rounding alone: there the limit
+is transformers' own error in bfloat16, where that is larger. `text`: the demo model's greedy texts beside those that transformers wrote.
 
 needs torch, transformers and safetensors; scripts/gpu_check runs it.
 """
@@ -50,9 +51,17 @@ def reference_logits(model, prompt, tokens):
 
 
 def load_model(folder, dtype):
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=TYPES[dtype], attn_implementation="eager")
-    return model.to(torch.float64).eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=TYPES[dtype], attn_implementation="eager").eval()
+
+
+def all_logits(model, prompts, made):
+    return torch.cat([reference_logits(model, prompt, line["token_ids"])
+                      for prompt, line in zip(prompts, made)]).double()
+
+
+def relative_error(ours, theirs):
+    return float((ours - theirs).norm() / theirs.norm())
 
 
 def prompts_of(folder):
@@ -81,20 +90,23 @@ def check_logits(args):
                     failed = True
                     continue
                 model = load_model(folder, dtype)
+                rounded = all_logits(model, prompts, made)
+                theirs = all_logits(model.to(torch.float64), prompts, made)
                 ours = torch.cat([logits[f"logits.{i}"] for i in range(len(prompts))]).double()
-                theirs = torch.cat([reference_logits(model, prompt, line["token_ids"])
-                                    for prompt, line in zip(prompts, made)])
-                error = float((ours - theirs).norm() / theirs.norm())
-                print(f"{folder.name} {dtype} {numerics}: {error:.2e}", flush=True)
+                error, rounding = relative_error(ours, theirs), relative_error(rounded, theirs)
+                print(f"{folder.name} {dtype} {numerics}: {error:.2e}, transformers in {dtype}: "
+                      f"{rounding:.2e}", flush=True)
+                if dtype == "bf16":
+                    limit = max(LIMITS[dtype], 1.1 * rounding)
                 key = (dtype, numerics)
-                worst[key] = max(worst.get(key, (0, "")), (error, folder.name))
+                worst[key] = max(worst.get(key, (0, "", 0)), (error, folder.name, rounding))
                 if not error <= limit:
                     failed = True
                     print(f"result {folder.name} {dtype} {numerics}: FAILED: {error:.2e} is above "
                           f"{limit:.0e}", flush=True)
-    for (dtype, numerics), (error, name) in worst.items():
-        print(f"result {dtype} {numerics}: at most {error:.2e} ({name}) of {LIMITS[dtype]:.0e}, "
-              f"{len(folders)} checkpoints")
+    for (dtype, numerics), (error, name, rounding) in worst.items():
+        print(f"result {dtype} {numerics}: at most {error:.2e} ({name}; transformers in {dtype}: "
+              f"{rounding:.2e})")
     return failed
 
 

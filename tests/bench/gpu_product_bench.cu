@@ -221,37 +221,41 @@ void chain(Device& device, double ceiling) {
                 bytes, ceiling);
 }
 
-// Ways to cut the work, over the whole chain.
+// Ways to cut the work, over the whole chain and over one large product, in which boundaries cost
+// nothing.
 void cuts(Device& device, double ceiling) {
   const double bytes = static_cast<double>(device.layers() * layer_bytes());
+  static constexpr Shape kGiant = {"giant", 307200, kHidden, GpuProduct::kStore, false};
   for (size_t tokens : {1, 8, 32, 64, 128})
-    for (size_t shared : {64, 106, 220})
-      for (size_t subtiles : {1, 2, 4})
-        for (size_t l2 : {0, 8}) {
-          for (size_t cluster : {1, 2, 4}) {
-            if (cluster > 1 && (tokens < 16 * cluster || l2 > 0)) continue;
-            if (tokens >= 32 && subtiles == 4) continue;
+    for (size_t blocks : {1, 2})
+      for (size_t subtiles : {0, 1, 2, 4})
+        for (size_t tiles : {0, 2})
+          for (size_t parts : {0, 1}) {
+            const bool few = tokens <= 8;
+            if (few ? tiles > 0 || parts > 0 || (subtiles > 0 && subtiles < 4)
+                    : blocks == 2 || subtiles == 4)
+              continue;
             StreamWish wish;
-            wish.shared_bytes = shared * 1024;
+            wish.blocks_per_sm = blocks;
             wish.subtiles = subtiles;
-            wish.l2_stages = l2;
-            wish.cluster = cluster;
-            char text[64];
-            std::snprintf(text, sizeof text, "%zu KiB subtiles %zu L2 %zu cluster %zu", shared,
-                          subtiles, l2, cluster);
-            try {
-              const double ms = chain_ms(device, tokens, true, [&](const GpuProduct& a) {
-                gpu_product_with(a, wish, device.stream);
-              });
-              print_row("cut", text, tokens, 1e3 * ms, bytes, ceiling);
-            } catch (const std::exception& error) {
-              std::printf("cut %s tokens %zu: %s\n", text, tokens, error.what());
-              cudaGraph_t graph = nullptr;
-              cudaStreamEndCapture(device.stream, &graph);
-              cudaGetLastError();
-            }
+            wish.tiles_at_once = tiles;
+            wish.parts = parts;
+            const auto multiply = [&](const GpuProduct& a) {
+              gpu_product_with(a, wish, device.stream);
+            };
+            const double giant_ms = device.ms([&] {
+              GpuProduct a = device.product(kGiant, 0, tokens, true);
+              a.w = device.product(kLayer[0], 0, tokens, true).w;
+              a.y = {device.logits, DType::bf16};
+              multiply(a);
+            });
+            const double giant = static_cast<double>(weight_bytes(kGiant)) / giant_ms / 1e6;
+            char text[96];
+            std::snprintf(text, sizeof text, "%zu an SM, S%zu T%zu P%zu, giant %.1f", blocks,
+                          subtiles, tiles, parts, 100 * giant / ceiling);
+            print_row("cut", text, tokens, 1e3 * chain_ms(device, tokens, true, multiply), bytes,
+                      ceiling);
           }
-        }
 }
 
 void by_cublas(Device& device, double ceiling, const std::vector<size_t>& counts) {
@@ -294,7 +298,7 @@ int run(const std::vector<std::string>& wanted) {
   if (wants("ops")) ops(device, ceiling);
   if (wants("chain")) chain(device, ceiling);
   if (wants("cuts")) cuts(device, ceiling);
-  if (wants("cublas")) by_cublas(device, ceiling, {128, 256});
+  if (wants("cublas")) by_cublas(device, ceiling, {64, 128});
   if (wants("prefill")) by_cublas(device, ceiling, {512, 2048});
   return 0;
 }
