@@ -1,10 +1,13 @@
 // Where operations run. A Stream orders them; on the CPU it owns nothing but a pool of threads that
-// split an operation's outputs, and every operation has finished when its function returns.
+// split an operation's outputs, and every operation has finished when its function returns. A rank
+// on a GPU has a CUDA stream beside it, in whose order operations on the GPU's memory run.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
+
+struct CUstream_st;
 
 namespace weft::kernels {
 
@@ -43,11 +46,13 @@ class ThreadPool {
 
 class Stream {
  public:
-  explicit Stream(ThreadPool& pool) : pool_(&pool) {}
+  explicit Stream(ThreadPool& pool, CUstream_st* gpu = nullptr) : pool_(&pool), gpu_(gpu) {}
   ThreadPool& pool() const { return *pool_; }
+  CUstream_st* gpu() const { return gpu_; }  // null on the CPU
 
  private:
   ThreadPool* pool_;
+  CUstream_st* gpu_;
 };
 
 }  // namespace weft::kernels

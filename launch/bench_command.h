@@ -8,5 +8,6 @@ class App;
 namespace weft::launch {
 
 void add_calibrate_command(CLI::App& bench);
+void add_step_command(CLI::App& bench);
 
 }  // namespace weft::launch

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "kernels/gpu_device.h"
 #include "launch/drain_report.h"
 #include "launch/model_source.h"
 #include "launch/step_limit.h"
@@ -23,10 +24,25 @@
 namespace weft::launch {
 namespace {
 
-size_t least_rank_memory(const parallel::MpiSession& session) {
-  const size_t mine = machine_memory_bytes() / static_cast<size_t>(session.node_size());
+size_t least_rank_memory(const parallel::MpiSession& session, const Device& device) {
+  size_t mine = machine_memory_bytes() / static_cast<size_t>(session.node_size());
+  if (device.gpu) {
+    parallel::agree(session, [&] { kernels::select_gpu(*device.gpu); });
+    mine = gpu_rank_memory(session, device);
+  }
   const std::vector<size_t> all = parallel::gather(session, mine);
   return *std::min_element(all.begin(), all.end());
+}
+
+// The GPU's attention has one type for activations, keys and values.
+void check_gpu_formats(const planner::Plan& plan) {
+  const planner::Formats& formats = plan.formats;
+  for (const DType kv : {formats.kv_key, formats.kv_value})
+    if (kv != formats.activations)
+      throw input_error(
+          "the plan keeps keys or values in {} beside activations in {}, which GPUs don't execute "
+          "yet: run it with --backend cpu",
+          dtype_name(kv), dtype_name(formats.activations));
 }
 
 // An output among the model's files could replace one of them.
@@ -42,7 +58,8 @@ void check_output(const std::string& path, const std::string& model) {
 }  // namespace
 
 Job::Job(RankProcess& process, const RunOptions& options)
-    : session_(process.session),
+    : process_(process),
+      session_(process.session),
       guardian_(process.guardian),
       options_(options),
       preflight_(process, options.preflight_limit_s) {}
@@ -74,7 +91,9 @@ void Job::set_up() {
       fmt::format("{} {} {} {}", options_.weights, options_.logits.empty(),
                   options_.logprobs.value_or(SIZE_MAX), options_.preflight == PreflightLevel::full);
   preflight_.same(sha256_hex(asked), "another --weights, --logits, --logprobs or --preflight");
-  rank_memory_bytes_ = least_rank_memory(session_);
+  preflight_.early_places();
+  device_ = choose_device(session_, process_.binding, options_.device);
+  rank_memory_bytes_ = least_rank_memory(session_, device_);
   preflight_.step(SetupStep::inputs, [&] { check_everything(); });
   std::string fingerprint;
   preflight_.step(SetupStep::checkpoint, [&] { fingerprint = source_->fingerprint(); });
@@ -91,6 +110,10 @@ void Job::prove() {
     spdlog::info("{}:\n{}", what, lines);
   };
   preflight_.places(plan_);
+  if (device_.gpu) {  // the plan's groups may have moved this rank to another
+    device_ = choose_device(session_, process_.binding, options_.device);
+    preflight_.step(parallel::SetupStep::devices, [&] { kernels::select_gpu(*device_.gpu); });
+  }
   const bool full = options_.preflight == PreflightLevel::full;
   if (leads() && session_.size() > 1 && (full || preflight_.worth_showing()))
     show("ranks and their places", places_text(preflight_.facts()));
@@ -108,8 +131,12 @@ void Job::check_everything() {
   });
   if (leads()) {
     const auto n_ranks = static_cast<size_t>(session_.size());
-    const bool planned = problems.passes(
-        [&] { plan_ = make_plan(options_.plan, spec_, n_ranks, rank_memory_bytes_); });
+    PlanOptions asked = options_.plan;
+    if (device_.gpu) asked.backend = planner::Backend::cuda;
+    const bool planned = problems.passes([&] {
+      plan_ = make_plan(asked, spec_, n_ranks, rank_memory_bytes_);
+      if (device_.gpu) check_gpu_formats(plan_);
+    });
     const bool read = problems.passes([&] { tokenizer_ = open_tokenizer(options_.model, spec_); });
     for (const std::string& path : {options_.logits, options_.dump_plan})
       if (!path.empty()) problems.passes([&] { check_output(path, options_.model); });
@@ -215,6 +242,10 @@ void Job::start_engine() {
   engine.watch.set_limit(step_limit_s(
       spec_, plan_, *std::min_element(threads.begin(), threads.end()), options_.step_limit_s));
   engine.drain_s = options_.drain_s;
+  engine.gpu = device_.gpu;
+  engine.shares_gpu = device_.n_sharing > 1;
+  engine.transport = options_.device.transport;
+  engine.graphs = options_.device.graphs;
   guardian_.set_drain_grace(options_.drain_s);
   Progress progress("loading weights");
   if (leads()) engine.progress = [&](size_t done, size_t total) { progress.show(done, total); };
@@ -229,6 +260,7 @@ void Job::report_load() const {
     read += report.read_bytes;
   }
   if (!leads()) return;
+  if (device_.gpu) spdlog::info("rank 0 on {} ({})", device_.name, device_.product);
   spdlog::info("layout {}: loaded {} useful, {} read, in {:.2f} s; {} threads on rank 0",
                planner::layout_text(plan_), human_bytes(useful), human_bytes(read),
                engine_->load_report().seconds, engine_->n_threads());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/completion.h"
+#include "launch/device_choice.h"
 #include "launch/preflight.h"
 #include "launch/problems.h"
 #include "launch/rank_process.h"
@@ -43,10 +44,12 @@ class Job {
   void report_load() const;
   void report_stages();
 
+  RankProcess& process_;
   const parallel::MpiSession& session_;
   parallel::Guardian& guardian_;
   const RunOptions& options_;
   Preflight preflight_;
+  Device device_;
   planner::ModelSpec spec_;
   size_t rank_memory_bytes_ = 0;  // of the rank that has least
   planner::Plan plan_;

@@ -107,6 +107,7 @@ planner::ManualOptions manual_options(const PlanOptions& options, const planner:
   manual.prefill_chunk = options.prefill_chunk;
   manual.batches_in_flight = options.batches_in_flight;
   manual.kv_blocks = options.kv_blocks;
+  manual.backend = options.backend;
   manual.gpus_per_node = options.gpus_per_node.value_or(manual.gpus_per_node);
   return manual;
 }
@@ -182,10 +183,10 @@ Plan plan_of_file(const PlanOptions& options, const planner::ModelSpec& spec, si
   const bool same_model = plan.facts_sha256 == facts_sha256(spec);
   const size_t memory = memory_of_rank(options, rank_memory_bytes, n_ranks);
   if (same_model)
-    for (std::string& problem : planner::memory_problems(spec, plan, memory))
+    for (std::string& problem : planner::memory_problems(spec, plan, memory, options.backend))
       found.push_back(std::move(problem));
   planner::refuse("plan " + *options.plan_file, found);
-  planner::predict_memory(spec, plan);
+  planner::predict_memory(spec, plan, options.backend);
   return plan;
 }
 
@@ -215,7 +216,7 @@ void add_memory_option(CLI::App& command, PlanOptions& options) {
       ->type_name("GIB");
 }
 
-void add_plan_options(CLI::App& command, PlanOptions& options) {
+void add_layout_options(CLI::App& command, PlanOptions& options) {
   CLI::Option* layout =
       command
           .add_option("--layout", options.layout, "Stages as LAYERSxTP, first stage first: 4x2,2x2")
@@ -226,6 +227,10 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
                               "Balanced pipeline stages (default 1)");
   layout->excludes(tp)->excludes(pp);
   add_formats(command, options);
+}
+
+void add_plan_options(CLI::App& command, PlanOptions& options) {
+  add_layout_options(command, options);
   for (const LimitFlag& flag : kLimitFlags) {
     const LimitField& limit = limit_of(flag.key);
     add_count(command, flag_of(flag.key), options.*flag.value, limit.most,

@@ -28,9 +28,12 @@ struct PlanOptions {
   std::optional<size_t> kv_blocks;
   std::optional<size_t> rank_memory_bytes;  // --gpu-memory-gib
   std::optional<size_t> gpus_per_node;
+  planner::Backend backend = planner::Backend::cpu;  // no flag: what the ranks run on
 };
 
-// --layout, --tp, --pp, --dtype, --numerics, the limits and the memory.
+// --layout, --tp, --pp, --dtype, --numerics.
+void add_layout_options(CLI::App& command, PlanOptions& options);
+// These, the limits and the memory.
 void add_plan_options(CLI::App& command, PlanOptions& options);
 // --gpu-memory-gib alone; part of add_plan_options.
 void add_memory_option(CLI::App& command, PlanOptions& options);

@@ -77,6 +77,11 @@ void Preflight::same(const std::string& hash, const char* difference) {
   });
 }
 
+void Preflight::early_places() {
+  steps_.together(SetupStep::places,
+                  [&] { verify_binding(process_.session, process_.binding, {}); });
+}
+
 void Preflight::places(const planner::Plan& plan) {
   const parallel::MpiSession& session = process_.session;
   const parallel::DeviceMesh mesh = parallel::make_mesh(plan);

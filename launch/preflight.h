@@ -33,6 +33,9 @@ class Preflight {
   // All ranks must have been given the same; where they have not, all say so alike. `hash` is 64
   // digits.
   void same(const std::string& hash, const char* difference);
+  // Places the ranks of each host before there is a plan, so that its memory is known: by what MPI
+  // found, without groups.
+  void early_places();
   // Binds ranks by the plan's groups, then looks at what each has got: one GPU a rank, memory
   // enough on every host.
   void places(const planner::Plan& plan);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "launch/config_folder.h"
+#include "launch/device_choice.h"
 #include "launch/model_source.h"
 #include "launch/preflight.h"
 #include "parallel/gather.h"
@@ -168,7 +169,8 @@ CLI::Option* add_preflight_options(CLI::App& command, PreflightOptions& options)
 
 void preflight_check(const PreflightOptions& options, const PlanOptions& plan,
                      const std::string& model, const std::string& weights) {
-  const RankOptions rank{options.guardian, {.bind = options.bind}, false};
+  const RankOptions rank{
+      options.guardian, {.bind = options.bind, .use_gpus = may_use_gpus({})}, false};
   as_rank(rank, [&](RankProcess& process) {
     PreflightCheck(process, options, plan, model, weights).run();
   });

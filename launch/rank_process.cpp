@@ -4,6 +4,15 @@
 #include "runtime/base/log.h"
 
 namespace weft::launch {
+namespace {
+
+// As far as is known before the ranks have met: a rank's name in errors.
+std::string device_name(const parallel::Binding& binding) {
+  if (!binding.options.use_gpus || !binding.place || !binding.place->gpu) return "CPU";
+  return "GPU " + binding.topology.gpus[*binding.place->gpu].bus_id;
+}
+
+}  // namespace
 
 void as_rank(const RankOptions& options, const std::function<void(RankProcess&)>& work) {
   // Both before MPI, which starts threads; the guardian is not bound.
@@ -13,7 +22,7 @@ void as_rank(const RankOptions& options, const std::function<void(RankProcess&)>
   parallel::MpiSession session(nullptr, nullptr);
   start_logging(session.size() > 1 ? session.rank() : -1, options.verbose);
   try {
-    guardian.join(session, "CPU");
+    guardian.join(session, device_name(binding));
     RankProcess process{session, guardian, binding};
     work(process);
   } catch (const parallel::AgreedError& error) {

@@ -10,7 +10,11 @@ namespace weft::launch {
 namespace {
 
 void run(const RunOptions& options) {
-  const RankOptions rank{options.guardian, {.bind = options.bind}, options.verbose};
+  const RankOptions rank{options.guardian,
+                         {.bind = options.bind,
+                          .use_gpus = may_use_gpus(options.device),
+                          .share_gpus = options.device.share_gpus},
+                         options.verbose};
   as_rank(rank, [&](RankProcess& process) { Job(process, options).run(); });
 }
 

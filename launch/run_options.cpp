@@ -106,6 +106,7 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   add_sampling_options(command, o);
   add_output_options(command, o);
   add_failure_options(command, o);
+  add_device_options(command, o.device);
   command.add_option("--threads", o.threads, "Threads of each rank (default: its share of cores)")
       ->check(CLI::Range(1, 1024));
   command.add_flag("!--no-bind", o.bind,

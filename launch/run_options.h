@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/device_choice.h"
 #include "launch/plan_options.h"
 #include "launch/preflight.h"
 #include "launch/prompts.h"
@@ -36,6 +37,7 @@ struct RunOptions {
   std::string logits;
   bool stream = false;
   bool json = false;
+  DeviceOptions device;
   size_t threads = 0;  // 0: this rank's share of cores
   bool bind = true;    // to whole cores, where that helps
   bool guardian = true;

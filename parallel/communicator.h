@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/device.h"
+#include "kernels/tensor.h"
 #include "runtime/base/dtype.h"
 
 namespace weft::parallel {
@@ -23,6 +24,20 @@ struct Ticket {
   uint32_t index = 0;
 };
 
+// A sum over ranks that joins the residual stream, and the norm that may follow:
+// residual += sum of partial (+ bias), rounded once; normed = RMSNorm(residual).
+struct ResidualSum {
+  const float* partial = nullptr;  // [tokens, hidden] of this rank
+  kernels::In bias;                // [hidden] or null
+  kernels::Out residual;           // [tokens, hidden], the same on every rank
+  kernels::In norm_weight;         // [hidden] or null
+  kernels::Out normed;             // [tokens, hidden] where norm_weight is given
+  float eps = 1e-6f;
+  size_t tokens = 0;
+  size_t hidden = 0;
+  bool dependent_launch = false;  // may start before the kernel before has ended
+};
+
 // Every rank of the group calls the same operations in the same order with the same sizes; all
 // sizes may differ from call to call. Buffers never overlap. Operations throw Error when a peer
 // fails. Messages between a pair keep their order.
@@ -38,6 +53,10 @@ class Communicator {
   // rank's sum on the left): the same bits on every rank and in every layout. size() is a power
   // of 2.
   virtual void all_reduce_tree(float* data, size_t n, kernels::Stream& stream) = 0;
+  // A sum by all_reduce_tree's tree and what follows it as one operation, `partial` left as it is.
+  // False, and nothing done, where this implementation has no such operation for the size (the same
+  // on every rank): the caller sums, then adds.
+  virtual bool all_reduce_residual(const ResidualSum&, kernels::Stream&) { return false; }
   // all: [size, bytes]; `mine` may be the own part of `all`.
   virtual void all_gather(const void* mine, void* all, size_t bytes, kernels::Stream& stream) = 0;
   // in: [size, n]; out: [n], the sum over ranks of part rank().
@@ -57,6 +76,11 @@ class Communicator {
 
   // True where operations may be recorded into a graph.
   virtual bool capturable() const = 0;
+  // Of sums over ranks: the longest, in bytes, that may be recorded.
+  virtual size_t capturable_sum_bytes() const { return capturable() ? SIZE_MAX : 0; }
+  // For a host that waits for a GPU's work by other means: throws Error where the group has failed
+  // meanwhile. Never blocks.
+  virtual void poll() {}
   // Ends the group in order, on every rank; destructors never communicate.
   virtual void close() = 0;
 };

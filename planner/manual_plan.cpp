@@ -63,10 +63,11 @@ Limits make_limits(const ModelSpec& spec, const ManualOptions& options, size_t n
 
 // KV blocks that fit on every stage beside everything else. A block also takes its place in
 // messages and lists. Stages of an illegal tp are refused later and do not count here.
-size_t blocks_that_fit(const ModelSpec& spec, Plan plan, size_t rank_memory_bytes) {
+size_t blocks_that_fit(const ModelSpec& spec, Plan plan, const ManualOptions& options,
+                       size_t rank_memory_bytes) {
   const auto bytes_with = [&](size_t n_blocks, size_t stage) {
     plan.limits.kv_blocks = n_blocks;
-    return rank_memory(spec, plan, stage).total();
+    return rank_memory(spec, plan, stage, options.backend).total();
   };
   size_t least = std::numeric_limits<size_t>::max();
   const std::vector<Stage>& stages = plan.replicas.front().stages;
@@ -90,11 +91,11 @@ void choose_blocks(const ModelSpec& spec, const ManualOptions& options, Plan& pl
   if (options.kv_blocks) return shorten_context();
   const size_t memory = options.rank_memory_bytes;
   const size_t one_context = context_blocks(limits);
-  const size_t roomy = blocks_that_fit(spec, plan, memory - memory / 10);
+  const size_t roomy = blocks_that_fit(spec, plan, options, memory - memory / 10);
   limits.kv_blocks = std::min(limits.kv_blocks, roomy);
   if (limits.kv_blocks >= one_context) return;
   limits.kv_blocks = one_context;
-  const size_t fitting = blocks_that_fit(spec, plan, memory);
+  const size_t fitting = blocks_that_fit(spec, plan, options, memory);
   if (options.context || fitting >= one_context) return;
   limits.kv_blocks = std::max<size_t>(1, fitting);
   shorten_context();
@@ -159,9 +160,9 @@ Plan manual_plan(const ModelSpec& spec, const std::vector<StageLayout>& layout,
   std::vector<std::string> found;
   if (spec.n_experts == 0) choose_blocks(spec, options, plan);
   append(found, problems(plan, spec));
-  append(found, memory_problems(spec, plan, options.rank_memory_bytes));
+  append(found, memory_problems(spec, plan, options.rank_memory_bytes, options.backend));
   refuse("plan " + layout_text(plan), found);
-  predict_memory(spec, plan);
+  predict_memory(spec, plan, options.backend);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/memory_model.h"
 #include "planner/plan.h"
 
 namespace weft::planner {
@@ -32,7 +33,8 @@ struct ManualOptions {
   std::optional<size_t> batches_in_flight;  // default: number of stages
   std::optional<size_t> kv_blocks;          // default: what fits, at most max_sequences * context
   size_t rank_memory_bytes = 0;             // what one rank may use in all
-  size_t gpus_per_node = 8;                 // slots are counted through node by node
+  Backend backend = Backend::cpu;
+  size_t gpus_per_node = 8;  // slots are counted through node by node
 };
 
 // Throws Error that lists every problem of the layout and of the memory with its numbers:

@@ -32,6 +32,22 @@
 //                               sequence, last stage
 //                process        kProcessBytes
 //
+// On a GPU the weights and KV are the same; everything else starts at multiples of 256 bytes, with
+// R = max(T, 2 S) rows:
+//
+//   activations  workspace      [R, inputs + outputs] a of the largest product, and cuBLASLt's
+//                residual       [R, hidden] + tp   a
+//                qkv, attended, gated as above, R rows
+//                partial        [R, hidden]        f32, where tp > 1
+//                attention      parts of sums, [context positions / 512 + …, h, d + 4] f32
+//                RoPE table     [context, d / 2, 2] f32
+//   buffers      step inputs    5 arrays of a row or a sample, tiles, table entries
+//                block tables   [S, context / 64]  i32
+//                edge           2 x [T, hidden]    a, where a stage follows
+//                sampled rows   [2 S, hidden]      a, last stage
+//                logits         [2 S, v]           f32, last stage; tp of them more where tp > 1
+//                seen ids       [S, vocab]         bytes, last stage
+//
 // Ranks of a stage hold the same, since shards are padded to equal sizes; of the first stage rank 0
 // alone schedules, of the last rank 0 alone holds all logits and seen ids: they count. Not counted:
 // the requests themselves with their texts, and the rows of logits that a run may ask to keep.
@@ -218,13 +234,79 @@ size_t buffer_bytes(const Sizes& s) {
   return s.is_last ? bytes + sampler_bytes(s) : bytes;
 }
 
-std::string shortage(size_t stage, const MemoryParts& memory, size_t limit) {
-  std::string parts;
-  for (const MemoryField& part : kMemoryFields)
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : " + ", part.title,
-                         gib_text(memory.*part.field));
-  return fmt::format("stage {}: short {} GiB: {} of {} GiB", stage,
-                     gib_text(memory.total() - limit), parts, gib_text(limit));
+// kernels/gpu_product.h, gpu_attention.h, gpu_sampling.h, gpu_cublas.h: what their workspaces take.
+constexpr size_t kGpuAlignment = 256;
+constexpr size_t kCublasBytes = size_t{32} << 20;
+constexpr size_t kStreamTokens = 64;                     // rows that no product needs cuBLASLt for
+constexpr size_t kDecodeHeaderBytes = size_t{16} << 10;  // at most
+constexpr size_t kSpareParts = 1024;
+constexpr size_t kShortestRun = 8;  // rows of a sequence that attention takes together
+constexpr size_t kSampleRowBytes = 40;
+constexpr size_t kSampleCellBytes = 16;
+
+size_t gpu_rounded(size_t bytes) { return round_up(bytes, kGpuAlignment); }
+
+size_t gpu_product_bytes(const Sizes& s, size_t rows) {
+  const size_t a = dtype_bytes(s.plan.formats.activations);
+  const size_t hidden = s.spec.hidden, attended = s.h * s.spec.head_dim;
+  const auto product = [&](size_t tokens, size_t n, size_t k) {
+    return gpu_rounded(times(tokens, k, a)) + times(tokens, n, a);
+  };
+  size_t most = std::max({product(rows, (s.h + 2 * s.kv) * s.spec.head_dim, hidden),
+                          product(rows, hidden, attended), product(rows, 2 * s.f, hidden),
+                          product(rows, hidden, s.f)});
+  if (s.is_last) most = std::max(most, product(2 * s.plan.limits.max_sequences, s.v, hidden));
+  const bool cublas = s.plan.numerics == Numerics::fast && a < 4 && rows > kStreamTokens;
+  return gpu_rounded(most) + (cublas ? kCublasBytes : 0);
+}
+
+size_t gpu_attention_bytes(const Sizes& s) {
+  const Limits& limits = s.plan.limits;
+  const size_t run = kShortestRun - 1;
+  const size_t single =
+      std::max(std::min(limits.max_batch_tokens, times(limits.max_sequences, run)),
+               2 * limits.max_sequences);
+  const size_t cached = times(limits.kv_blocks, kKvBlockTokens);
+  const size_t positions =
+      std::min(times(single, limits.context), times(run, cached) + times(single, kKvBlockTokens));
+  const size_t parts = positions / kScoreSpan + 2 * single + kSpareParts;
+  return kDecodeHeaderBytes + times(parts, s.h, s.spec.head_dim + 4, dtype_bytes(DType::f32));
+}
+
+size_t gpu_activation_bytes(const Sizes& s) {
+  const Limits& limits = s.plan.limits;
+  const size_t rows = std::max(limits.max_batch_tokens, 2 * limits.max_sequences);
+  const size_t a = dtype_bytes(s.plan.formats.activations), f32 = dtype_bytes(DType::f32);
+  const size_t d = s.spec.head_dim;
+  size_t bytes = gpu_product_bytes(s, rows);
+  bytes += gpu_rounded(times(times(rows, s.spec.hidden) + s.stage.tp, a));
+  for (const size_t width : {(s.h + 2 * s.kv) * d, s.h * d, s.f})
+    bytes += gpu_rounded(times(rows, width, a));
+  if (s.stage.tp > 1) bytes += gpu_rounded(times(rows, s.spec.hidden, f32));
+  return bytes + gpu_rounded(gpu_attention_bytes(s)) + gpu_rounded(times(limits.context, d, f32));
+}
+
+// Arrays of 32-bit numbers, each from a multiple of 16 bytes.
+size_t gpu_input_bytes(const Limits& limits) {
+  const auto array = [](size_t n, size_t each) { return round_up(times(n, each), 16); };
+  const size_t rows = std::max(limits.max_batch_tokens, 2 * limits.max_sequences);
+  return 4 * array(rows, 4) + array(2 * limits.max_sequences, 4) +
+         array(rows / kShortestRun + 1, 8) + array(most_batch_blocks(limits), 8);
+}
+
+size_t gpu_buffer_bytes(const Sizes& s) {
+  const Limits& limits = s.plan.limits;
+  const size_t a = dtype_bytes(s.plan.formats.activations), f32 = dtype_bytes(DType::f32);
+  const size_t sequences = limits.max_sequences;
+  size_t bytes = gpu_rounded(gpu_input_bytes(limits)) +
+                 gpu_rounded(times(sequences, context_blocks(limits), dtype_bytes(DType::i32)));
+  if (!s.is_last) return bytes + gpu_rounded(times(2, limits.max_batch_tokens, s.spec.hidden, a));
+  bytes += gpu_rounded(times(2, sequences, s.spec.hidden, a));
+  bytes += gpu_rounded(times(2, sequences, s.v, f32));
+  if (s.stage.tp > 1) bytes += gpu_rounded(times(2 * s.stage.tp, sequences, s.v, f32));
+  bytes += gpu_rounded(times(sequences, kSampleRowBytes));
+  bytes += gpu_rounded(times(sequences, s.spec.vocab)) + gpu_rounded(times(sequences, 4));
+  return bytes + gpu_rounded(times(sequences, kSampleCellBytes));
 }
 
 }  // namespace
@@ -248,20 +330,23 @@ size_t kv_block_bytes(const ModelSpec& spec, const Plan& plan, size_t stage) {
   return times(kKvBlockTokens, s.stage.layers.size(), s.kv, spec.head_dim, pair);
 }
 
-MemoryParts rank_memory(const ModelSpec& spec, const Plan& plan, size_t stage) {
+MemoryParts rank_memory(const ModelSpec& spec, const Plan& plan, size_t stage, Backend backend) {
   const Sizes s(spec, plan, stage);
+  const bool on_gpu = backend == Backend::cuda;
   MemoryParts memory;
   memory.weights = weight_bytes(spec, plan, stage);
   memory.kv = times(plan.limits.kv_blocks, kv_block_bytes(spec, plan, stage));
-  memory.activations = activation_bytes(s);
-  memory.buffers = buffer_bytes(s);
+  if (on_gpu) memory.weights = gpu_rounded(memory.weights);
+  if (on_gpu) memory.kv = gpu_rounded(memory.kv);
+  memory.activations = on_gpu ? gpu_activation_bytes(s) : activation_bytes(s);
+  memory.buffers = on_gpu ? gpu_buffer_bytes(s) : buffer_bytes(s);
   return memory;
 }
 
-void predict_memory(const ModelSpec& spec, Plan& plan) {
+void predict_memory(const ModelSpec& spec, Plan& plan, Backend backend) {
   plan.predicted.rank_memory.clear();
   for (size_t s = 0; s < plan.replicas.front().stages.size(); ++s)
-    plan.predicted.rank_memory.push_back(rank_memory(spec, plan, s));
+    plan.predicted.rank_memory.push_back(rank_memory(spec, plan, s, backend));
   predict_edges(spec, plan);
 }
 
@@ -273,7 +358,7 @@ void predict_edges(const ModelSpec& spec, Plan& plan) {
 }
 
 std::vector<std::string> memory_problems(const ModelSpec& spec, const Plan& plan,
-                                         size_t rank_memory_bytes) {
+                                         size_t rank_memory_bytes, Backend backend) {
   std::vector<std::string> found;
   if (plan.replicas.empty() || spec.n_experts != 0) return found;
   // problems() names formats that nothing is stored in yet.
@@ -282,10 +367,20 @@ std::vector<std::string> memory_problems(const ModelSpec& spec, const Plan& plan
   const std::vector<Stage>& stages = plan.replicas.front().stages;
   for (size_t s = 0; s < stages.size(); ++s) {
     if (!tp_problem(spec, stages[s].tp, false).empty()) continue;
-    const MemoryParts memory = rank_memory(spec, plan, s);
-    if (memory.total() > rank_memory_bytes) found.push_back(shortage(s, memory, rank_memory_bytes));
+    const MemoryParts memory = rank_memory(spec, plan, s, backend);
+    if (memory.total() > rank_memory_bytes)
+      found.push_back(shortage_text(s, memory, rank_memory_bytes));
   }
   return found;
+}
+
+std::string shortage_text(size_t stage, const MemoryParts& memory, size_t limit) {
+  std::string parts;
+  for (const MemoryField& part : kMemoryFields)
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : " + ", part.title,
+                         gib_text(memory.*part.field));
+  return fmt::format("stage {}: short {} GiB: {} of {} GiB", stage,
+                     gib_text(memory.total() - limit), parts, gib_text(limit));
 }
 
 std::string gib_text(size_t bytes) {

@@ -10,10 +10,12 @@
 #include "kernels/device.h"
 #include "parallel/communicator.h"
 #include "parallel/control_channel.h"
+#include "parallel/gpu_communicator.h"
 #include "parallel/guardian_page.h"
 #include "parallel/mpi_session.h"
 #include "planner/plan.h"
 #include "runtime/drain.h"
+#include "runtime/gpu_arena.h"
 #include "runtime/rank_worker.h"
 #include "runtime/scheduler.h"
 #include "runtime/tensor_source.h"
@@ -27,6 +29,10 @@ struct EngineOptions {
   LoadProgress progress;
   parallel::StepWatch watch;  // the guardian's eye on each step
   double drain_s = 20;        // from a drain's signal to the end
+  std::optional<int> gpu;     // CUDA's number of the one that this rank takes; none: the CPU
+  bool shares_gpu = false;    // with other ranks
+  parallel::GpuTransport transport = parallel::GpuTransport::automatic;
+  bool graphs = true;  // on a GPU: decode steps are captured
 };
 
 class Engine {
@@ -49,6 +55,12 @@ class Engine {
   void follow();
   // Rank 0: tells the others to leave follow().
   void stop_followers();
+  // Rank 0, instead of drive(), for measurements: one batch on all ranks, until its tokens are
+  // here.
+  const TokenResults& step(const Batch& batch);
+  // On a GPU: fills the cache with values like keys and values, so that attention over positions
+  // that were never computed takes the time and the numbers that it would. Nothing on the CPU.
+  void fill_cache();
 
   // Ends communication in order, on all ranks.
   void close();
@@ -58,11 +70,18 @@ class Engine {
   // The signal that cut drive() short, or 0.
   int drained_by() const { return watch_.drain_signal(); }
   const StageTimes& times() const { return worker_->times(); }
+  // What this rank holds of its GPU; nothing on the CPU.
+  const planner::MemoryParts& gpu_memory() const { return gpu_parts_; }
 
  private:
-  void connect(const planner::Plan& plan, ResultShape result_shape);
+  void connect(const planner::Plan& plan, const EngineOptions& options);
+  std::unique_ptr<parallel::Communicator> communicator(std::span<const int> ranks, int tag,
+                                                       size_t sum_bytes, size_t exchange_bytes,
+                                                       const EngineOptions& options);
   void load_unless_drained(const std::function<void()>& load);
+  void take_gpu_memory(const planner::Plan& plan, ResultShape result_shape);
   void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
+  std::unique_ptr<StageBackend> backend(ResultShape result_shape, bool graphs);
   void take_in(Scheduler& scheduler, const OnToken& on_token, const Drain& drain,
                const TokenResults& results);
   void announce(const Batch& batch);
@@ -71,6 +90,7 @@ class Engine {
 
   const parallel::MpiSession& session_;
   kernels::ThreadPool pool_;
+  std::optional<kernels::GpuStream> gpu_stream_;
   kernels::Stream stream_;
   RankPlace place_;
   DecoderShape shape_;
@@ -79,6 +99,8 @@ class Engine {
   std::unique_ptr<parallel::Communicator> edges_;
   std::optional<parallel::ControlChannel> batches_;  // from rank 0 to all others
   std::optional<parallel::ControlChannel> results_;  // from the sampling rank to stage 0
+  GpuArena arena_;
+  planner::MemoryParts gpu_parts_;
   StageWeights weights_;
   LoadReport load_report_;
   std::optional<RankWorker> worker_;

@@ -28,44 +28,37 @@ std::vector<int> result_receivers(const RankPlace& place) {
   return ranks;
 }
 
-RankWorker::RankWorker(const RankPlace& place, const DecoderShape& shape,
-                       const StageWeights& weights, const RankLinks& links, kernels::Stream& stream,
-                       ResultShape result_shape)
+RankWorker::RankWorker(const RankPlace& place, const planner::ModelSpec& spec,
+                       const planner::Limits& limits, std::unique_ptr<StageBackend> backend,
+                       parallel::ControlChannel& results, ResultShape result_shape)
     : place_(place),
-      stream_(stream),
-      hidden_(shape.spec.hidden),
-      batches_in_flight_(shape.limits.batches_in_flight),
-      cache_(shape.formats, shape.limits.kv_blocks, shape.layers.size(),
-             shape.shard.kv_heads.size(), shape.spec.head_dim),
-      slots_(shape.limits, place.samples() ? shape.spec.vocab : 0),
-      decoder_(shape, weights, cache_, links.group, stream),
-      edges_(place.mesh, place.world_rank, links.edges, links.group, stream,
-             shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations),
-      channel_(links.results),
-      sampled_in_(shape.limits.max_sequences) {
-  if (place.last_stage()) sampler_.emplace(shape, weights, links.group, stream, result_shape);
-  results_.reserve(shape.limits.max_sequences, result_shape);
+      batches_in_flight_(limits.batches_in_flight),
+      slots_(limits, place.samples() ? spec.vocab : 0),
+      backend_(std::move(backend)),
+      channel_(results),
+      sampled_in_(limits.max_sequences) {
+  results_.reserve(limits.max_sequences, result_shape);
 }
 
 void RankWorker::execute(const Batch& batch) {
   const Clock::time_point start = Clock::now();
   slots_.apply(batch);
-  const kernels::PagedRows rows = slots_.rows();
+  const size_t tokens = slots_.rows().tokens;
   double waited = 0;
   if (place_.first_stage()) {
     catch_up(batch);
     waited = milliseconds_since(start);
-    decoder_.embed(slots_.ids());
+    backend_->embed(slots_.ids());
   } else {
-    edges_.receive(decoder_.residual(), rows.tokens * hidden_);
+    backend_->receive(tokens);
     waited = milliseconds_since(start);
   }
-  decoder_.forward(rows);
+  backend_->forward(batch, slots_);
   if (place_.last_stage()) {
-    sampler_->sample(batch, decoder_.residual(), slots_, results_);
+    backend_->sample(batch, slots_, results_);
     if (place_.samples()) publish();
   } else {
-    edges_.send(decoder_.residual(), rows.tokens * hidden_);
+    backend_->send(tokens);
   }
   times_.n_batches += 1;
   times_.wait_ms += waited;
@@ -121,6 +114,6 @@ const TokenResults* RankWorker::try_results() {
   return &wait_results();
 }
 
-void RankWorker::finish() { edges_.finish(); }
+void RankWorker::finish() { backend_->finish(); }
 
 }  // namespace weft::runtime

@@ -3,34 +3,15 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "kernels/device.h"
 #include "parallel/control_channel.h"
-#include "parallel/device_mesh.h"
-#include "parallel/mpi_session.h"
 #include "runtime/batch.h"
-#include "runtime/decoder.h"
-#include "runtime/kv_cache.h"
-#include "runtime/sampler.h"
 #include "runtime/slots.h"
-#include "runtime/stage_edges.h"
+#include "runtime/stage_backend.h"
 #include "runtime/token_results.h"
-#include "runtime/weights.h"
 
 namespace weft::runtime {
-
-// What this rank is in the job.
-struct RankPlace {
-  parallel::DeviceMesh mesh;
-  int world_rank = 0;
-  size_t stage = 0;
-  int tp_rank = 0;
-  bool first_stage() const { return stage == 0; }
-  bool last_stage() const { return stage + 1 == mesh.n_stages(); }
-  bool samples() const { return last_stage() && tp_rank == 0; }
-};
 
 // Time of one rank, summed over batches.
 struct StageTimes {
@@ -41,21 +22,15 @@ struct StageTimes {
   double decode_ms = 0;  // of busy_ms, in them
 };
 
-// A rank's ways to the others.
-struct RankLinks {
-  parallel::Communicator& group;      // this stage
-  parallel::Communicator& edges;      // all ranks, for the edges between stages
-  parallel::ControlChannel& results;  // from the sampling rank to stage 0
-};
-
 // Ranks of stage 0 that learn tokens by messages: all but the one that samples.
 std::vector<int> result_receivers(const RankPlace& place);
 
 class RankWorker {
  public:
-  // Takes this rank's memory; nothing is communicated. What it is given outlives the worker.
-  RankWorker(const RankPlace& place, const DecoderShape& shape, const StageWeights& weights,
-             const RankLinks& links, kernels::Stream& stream, ResultShape result_shape);
+  // `results` goes from the sampling rank to stage 0, and outlives the worker.
+  RankWorker(const RankPlace& place, const planner::ModelSpec& spec, const planner::Limits& limits,
+             std::unique_ptr<StageBackend> backend, parallel::ControlChannel& results,
+             ResultShape result_shape);
 
   // Executes one batch: its deltas, this stage's layers, what follows from them.
   void execute(const Batch& batch);
@@ -75,14 +50,9 @@ class RankWorker {
   void publish();
 
   RankPlace place_;
-  kernels::Stream& stream_;
-  size_t hidden_;
   size_t batches_in_flight_;
-  KvCache cache_;
   Slots slots_;
-  Decoder decoder_;
-  StageEdges edges_;
-  std::optional<Sampler> sampler_;
+  std::unique_ptr<StageBackend> backend_;
   TokenResults results_;
   bool have_local_results_ = false;    // rank 0 samples itself
   parallel::ControlChannel& channel_;  // of results

@@ -21,6 +21,10 @@ class Slots {
   void apply(const Batch& batch);
 
   kernels::PagedRows rows() const;
+  // Blocks in the slot's row of the table.
+  size_t n_blocks(int32_t slot) const {
+    return static_cast<size_t>(n_blocks_[static_cast<size_t>(slot)]);
+  }
   // Token ids of the rows, after the last tokens of slots have been filled in from last_token.
   std::span<const int32_t> ids();
 

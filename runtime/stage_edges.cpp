@@ -1,7 +1,7 @@
 // Slices of the residual stream over the wire, and the gather behind it.
 #include "runtime/stage_edges.h"
 
-#include <cstring>
+#include "kernels/copy.h"
 
 namespace weft::runtime {
 
@@ -10,7 +10,7 @@ using parallel::Transfer;
 
 StageEdges::StageEdges(const parallel::DeviceMesh& mesh, int world_rank,
                        parallel::Communicator& edges, parallel::Communicator& group,
-                       kernels::Stream& stream, size_t max_elements, DType dtype)
+                       kernels::Stream& stream, std::byte* memory, size_t max_elements, DType dtype)
     : mesh_(mesh),
       stage_(mesh.stage_of(world_rank)),
       tp_rank_(mesh.tp_rank_of(world_rank)),
@@ -21,9 +21,14 @@ StageEdges::StageEdges(const parallel::DeviceMesh& mesh, int world_rank,
       element_bytes_(dtype_bytes(dtype)) {
   if (stage_ + 1 == mesh_.n_stages()) return;
   const size_t bytes = max_elements * element_bytes_;
-  arena_ = Pages(outgoing_.size() * bytes);
-  for (size_t i = 0; i < outgoing_.size(); ++i) outgoing_[i].memory = arena_.data() + i * bytes;
+  for (size_t i = 0; i < outgoing_.size(); ++i) outgoing_[i].memory = memory + i * bytes;
   transfers_.reserve(static_cast<size_t>(mesh_.stages[stage_ + 1].tp));
+}
+
+size_t StageEdges::memory_bytes(const DecoderShape& shape) {
+  constexpr size_t n_outgoing = std::tuple_size_v<decltype(outgoing_)>;
+  return n_outgoing * shape.limits.max_batch_tokens * shape.spec.hidden *
+         dtype_bytes(shape.formats.activations);
 }
 
 void StageEdges::receive(kernels::Out buffer, size_t n) {
@@ -48,7 +53,7 @@ void StageEdges::send(kernels::In buffer, size_t n) {
     if (slice.from != world_rank_) continue;
     const size_t begin = slice.begin * element_bytes_;
     const size_t bytes = (slice.end - slice.begin) * element_bytes_;
-    std::memcpy(out.memory + begin, data + begin, bytes);
+    kernels::copy(out.memory + begin, data + begin, bytes, stream_);
     transfers_.push_back({Transfer::Kind::send, slice.to, out.memory + begin, bytes});
   }
   out.ticket = edges_.start(transfers_, stream_);

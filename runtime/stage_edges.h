@@ -9,17 +9,21 @@
 #include "kernels/tensor.h"
 #include "parallel/communicator.h"
 #include "parallel/device_mesh.h"
-#include "runtime/base/pages.h"
+#include "runtime/decoder.h"
 
 namespace weft::runtime {
 
 class StageEdges {
  public:
+  // Of what waits to be sent, for the ranks of all stages but the last.
+  static size_t memory_bytes(const DecoderShape& shape);
+
   // `edges` spans all world ranks in order; `group` is this rank's stage. max_elements =
-  // max_batch_tokens * hidden, of `dtype`.
+  // max_batch_tokens * hidden, of `dtype`. `memory` is where the activations are, on the CPU or the
+  // GPU of `stream`, and outlives this.
   StageEdges(const parallel::DeviceMesh& mesh, int world_rank, parallel::Communicator& edges,
-             parallel::Communicator& group, kernels::Stream& stream, size_t max_elements,
-             DType dtype);
+             parallel::Communicator& group, kernels::Stream& stream, std::byte* memory,
+             size_t max_elements, DType dtype);
 
   // Fills buffer [n], which must have room for tp elements more. A call each batch, in order.
   void receive(kernels::Out buffer, size_t n);
@@ -43,7 +47,6 @@ class StageEdges {
   parallel::Communicator& group_;
   kernels::Stream& stream_;
   size_t element_bytes_;
-  Pages arena_;
   std::array<Outgoing, 2> outgoing_;
   size_t turn_ = 0;
   std::vector<parallel::Transfer> transfers_;

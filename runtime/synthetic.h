@@ -45,6 +45,7 @@ class Synthetic final : public TensorSource {
   void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                  kernels::ThreadPool& pool) override;
   std::string fingerprint() const override;
+  std::optional<uint64_t> synthetic_seed() const override { return seed_; }
   size_t bytes_read() const override { return bytes_made_; }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,10 @@ class TensorSource {
   // SHA-256, in hexadecimal, over names, types, shapes and a few values of every tensor: ranks that
   // were given other weights of the same shapes, a stale copy or another fine-tune, have another.
   virtual std::string fingerprint() const = 0;
+
+  // The seed of a source that makes its values by runtime/synthetic.h's formula, wherever they are
+  // wanted.
+  virtual std::optional<uint64_t> synthetic_seed() const { return std::nullopt; }
 
   // Bytes taken from disk so far (generated, for a synthetic source).
   virtual size_t bytes_read() const = 0;

@@ -23,8 +23,8 @@ Range clip(Range range, size_t n) { return {std::min(range.begin, n), std::min(r
 class Layout {
  public:
   Layout(const ModelSpec& spec, DType dtype, const ShardShapes& shard, std::byte* base,
-         std::vector<TensorLoad>& loads)
-      : spec_(spec), dtype_(dtype), shard_(shard), base_(base), loads_(loads) {}
+         std::vector<TensorLoad>& loads, GateUpOrder order)
+      : spec_(spec), dtype_(dtype), shard_(shard), base_(base), loads_(loads), order_(order) {}
 
   size_t bytes() const { return used_; }
 
@@ -86,8 +86,9 @@ class Layout {
 
   // `offset`: elements from the start of the operand taken last.
   void part(const std::string& name, Range rows, size_t offset,
-            ColumnSplit split = ColumnSplit::none) {
-    if (base_ != nullptr && rows.size() > 0) loads_.push_back({name, rows, split, at(offset)});
+            ColumnSplit split = ColumnSplit::none, size_t row_step = 1) {
+    if (base_ != nullptr && rows.size() > 0)
+      loads_.push_back({name, rows, split, at(offset), row_step});
   }
 
   void qkv_parts(size_t layer, const char* kind, size_t columns) {
@@ -104,9 +105,13 @@ class Layout {
 
   void gate_up_parts(size_t layer, const char* kind, size_t columns) {
     const Range rows = clip(shard_.ffn, spec_.ffn);
-    part(layer_tensor(layer, fmt::format("mlp.gate_proj.{}", kind)), rows, 0);
-    part(layer_tensor(layer, fmt::format("mlp.up_proj.{}", kind)), rows,
-         shard_.ffn.size() * columns);
+    const bool in_turn = order_ == GateUpOrder::interleaved;
+    const size_t up = (in_turn ? 1 : shard_.ffn.size()) * columns;
+    const auto name = [&](const char* which) {
+      return layer_tensor(layer, fmt::format("mlp.{}_proj.{}", which, kind));
+    };
+    part(name("gate"), rows, 0, ColumnSplit::none, in_turn ? 2 : 1);
+    part(name("up"), rows, up, ColumnSplit::none, in_turn ? 2 : 1);
   }
 
   const ModelSpec& spec_;
@@ -114,6 +119,7 @@ class Layout {
   const ShardShapes& shard_;
   std::byte* base_;
   std::vector<TensorLoad>& loads_;
+  GateUpOrder order_;
   size_t used_ = 0;   // bytes
   size_t block_ = 0;  // bytes before the operand taken last
 };
@@ -130,11 +136,12 @@ ColumnPart column_part(const ModelSpec& spec, ColumnSplit split, size_t tp, size
 }
 
 size_t lay_out(const ModelSpec& spec, const planner::Plan& plan, size_t stage, size_t tp_rank,
-               std::byte* base, StageWeights& weights, std::vector<TensorLoad>& loads) {
+               std::byte* base, StageWeights& weights, std::vector<TensorLoad>& loads,
+               GateUpOrder order) {
   const auto& stages = plan.replicas.at(0).stages;
   const planner::Stage& mine = stages.at(stage);
   const ShardShapes shard = planner::shard_shapes(spec, mine.tp, tp_rank);
-  Layout layout(spec, plan.formats.weights, shard, base, loads);
+  Layout layout(spec, plan.formats.weights, shard, base, loads, order);
   weights.layers.clear();
   if (stage == 0) weights.embedding = layout.vocabulary(kEmbeddingName);
   for (size_t layer = mine.layers.begin; layer < mine.layers.end; ++layer)

@@ -19,7 +19,12 @@ struct TensorLoad {
   planner::Range rows;  // of the checkpoint's tensor; elements, for one dimension
   ColumnSplit split = ColumnSplit::none;
   std::byte* to = nullptr;  // [rows, columns], or [rows, columns of the rank, padding included]
+  size_t row_step = 1;      // rows from one of its rows to the next, there
 };
+
+// How gate and up rows follow each other in one operand: all gate rows first, or in turn, as the
+// GPU's products want them.
+enum class GateUpOrder { blocks, interleaved };
 
 // The columns of a split tensor that a rank holds, as the checkpoint counts them, and how many it
 // keeps room for.
@@ -34,6 +39,6 @@ ColumnPart column_part(const planner::ModelSpec& spec, ColumnSplit split, size_t
 // base it only counts. Returns the bytes of the arena; each operand starts at a multiple of 64.
 size_t lay_out(const planner::ModelSpec& spec, const planner::Plan& plan, size_t stage,
                size_t tp_rank, std::byte* base, StageWeights& weights,
-               std::vector<TensorLoad>& loads);
+               std::vector<TensorLoad>& loads, GateUpOrder order = GateUpOrder::blocks);
 
 }  // namespace weft::runtime

@@ -48,7 +48,6 @@ WeightLoader::Tensor WeightLoader::describe(const TensorLoad& load) const {
   return {load, info->dtype, columns, columns * dtype_bytes(info->dtype)};
 }
 
-// True where this rank alone reads the rows and keeps all of their columns, without padding.
 bool WeightLoader::is_whole(const TensorLoad& load) const {
   if (load.split == ColumnSplit::none) return true;
   const ColumnPart part = column_part(spec_, load.split, tp_, tp_ranks_[group_.rank()]);

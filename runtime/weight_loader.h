@@ -37,10 +37,14 @@ class WeightLoader {
   // Bytes of a tensor, as stored, that end in this rank's arena.
   size_t useful_bytes(const TensorLoad& load) const;
 
-  // Where a tensor goes.
+  // True where this rank alone reads the rows and keeps all of their columns, without padding.
+  bool is_whole(const TensorLoad& load) const;
+
+  // Where a tensor goes; without gaps, as its row_step were 1.
   std::span<std::byte> destination(const TensorLoad& load) const;
 
-  // `done` is called with bytes as they are read. A collective for tensors split by columns.
+  // Into host memory at load.to, without gaps. `done` is called with bytes as they are read. A
+  // collective for tensors split by columns.
   using Done = std::function<void(size_t bytes)>;
   void load(const TensorLoad& load, const Done& done);
 
@@ -52,7 +56,6 @@ class WeightLoader {
     size_t row_bytes;  // stored
   };
   Tensor describe(const TensorLoad& load) const;
-  bool is_whole(const TensorLoad& load) const;
   planner::Range share(const TensorLoad& load, size_t member) const;
 
   void load_rows(const Tensor& tensor, const Done& done);

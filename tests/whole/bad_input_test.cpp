@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kernels/gpu_devices.h"
 #include "runtime/base/file.h"
 #include "tests/support/command.h"
 
@@ -40,6 +41,25 @@ std::vector<std::string> run_demo(const std::vector<std::string>& more) {
   std::vector<std::string> all = {"run", "--model", kDemo, "--prompt", "x", "--max-tokens", "2"};
   all.insert(all.end(), more.begin(), more.end());
   return all;
+}
+
+TEST(Backend, IsNamedWhereItIsNone) {
+  expect_refused(run_weft(1, run_demo({"--backend", "cdua"}), kSeconds),
+                 {"--backend", "cdua", "auto, cpu, cuda", "did you mean \"cuda\""});
+}
+
+TEST(Backend, SaysWhyThereIsNoGpu) {
+  const kernels::GpuQuery query = kernels::list_gpus();
+  if (!query.gpus.empty()) GTEST_SKIP() << "there is a GPU: " << query.gpus.front().name;
+  for (const int n_ranks : {1, 2})
+    expect_refused(run_weft(n_ranks, run_demo({"--backend", "cuda"}), kSeconds),
+                   {"--backend cuda", query.why_none});
+}
+
+TEST(Backend, RefusesToMeasureStepsWithoutGpus) {
+  if (!kernels::list_gpus().gpus.empty()) GTEST_SKIP() << "there is a GPU";
+  expect_refused(run_weft(1, {"bench", "step", "--model", kDemo, "--batch", "1"}, kSeconds),
+                 {"bench step", "GPU"});
 }
 
 // A copy of the demo model that a test may damage.

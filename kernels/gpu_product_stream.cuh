@@ -1,0 +1,383 @@
+// The streaming product's kernel: one warp keeps the copy engine filling a ring of stages in shared
+// memory, four warps multiply what has arrived. Weights are the matrix units' rows and tokens their
+// columns, so that few tokens cost little and every batch has the same order of sums. The ring is
+// filled with weights before the kernel before this one has ended, so that the memory hardly rests
+// between two products.
+#pragma once
+
+#include "kernels/gpu_float.cuh"
+#include "kernels/gpu_product.h"
+#include "kernels/hopper.cuh"
+#include "kernels/hopper_wgmma.cuh"
+
+namespace weft::kernels {
+
+constexpr uint32_t kSubtile = 64;  // elements of k in a swizzled row of 128 bytes
+constexpr uint32_t kSubtileBytes = 128;
+constexpr uint32_t kMaxSlots = 32;
+constexpr uint32_t kProductThreads = 128;
+constexpr uint32_t kStreamThreads = kProductThreads + 32;
+
+// Floats between tokens in staging: a warp's stores then fall into 32 banks.
+constexpr uint32_t kStagingPitch = 68;
+
+enum class StreamMode {
+  kWhole,    // k in one go
+  kChunked,  // chunks of k, added in their tree
+};
+
+struct StreamArgs {
+  const void* bias;
+  const void* residual;
+  void* y;
+  DType bias_type, residual_type, y_type;
+  GpuProduct::Epilogue epilogue;
+  size_t y_stride;
+
+  uint32_t tokens, n, k, chunk, n_chunks;
+  uint32_t tile_rows, tile_bytes, tiles, subtiles, n_slots, slot_bytes;
+  uint64_t w_policy;
+};
+
+// A stage: some subtiles of one chunk, for one pass over the block's tiles.
+struct StageCursor {
+  uint32_t pass = 0;
+  uint32_t chunk = 0;
+  uint32_t subtile = 0;
+
+  __device__ void advance(const StreamArgs& a, uint32_t subtiles_per_chunk) {
+    subtile += a.subtiles;
+    if (subtile < subtiles_per_chunk) return;
+    subtile = 0;
+    if (++chunk < a.n_chunks) return;
+    chunk = 0;
+    ++pass;
+  }
+};
+
+// kParts blocks of a cluster share the same rows and take a part of k each; then they swap sums,
+// and each writes its own of the tiles.
+template <class T, int kTokens, int kTiles, int kParts, StreamMode kMode>
+struct StreamBlock {
+  static constexpr uint32_t kXBytes = kTokens * kSubtileBytes;
+  static constexpr uint32_t kStagedTokens = kTokens < 32 ? kTokens : 32;
+
+  const StreamArgs& a;
+  const CUtensorMap* w_map;
+  const CUtensorMap* x_map;
+  uint32_t ring, full, empty;       // addresses in shared memory
+  uint32_t swap, arrived, drained;  // of kParts 2: the other block's sums, and their barriers
+  uint32_t first_tile, my_tiles, first_token, rank;
+  uint32_t first_subtile, my_subtiles;  // of each chunk
+  __device__ uint32_t passes() const { return (my_tiles + kTiles - 1) / kTiles; }
+  __device__ uint32_t stages() const {
+    return passes() * a.n_chunks * ((my_subtiles + a.subtiles - 1) / a.subtiles);
+  }
+  __device__ uint32_t tiles_in(uint32_t pass) const {
+    return min(static_cast<uint32_t>(kTiles), my_tiles - pass * kTiles);
+  }
+  __device__ uint32_t subtiles_in(const StageCursor& at) const {
+    return min(a.subtiles, my_subtiles - at.subtile);
+  }
+  __device__ uint32_t subtile_bytes() const { return kTiles * a.tile_bytes + kXBytes; }
+  __device__ int k_of(const StageCursor& at, uint32_t s) const {
+    return static_cast<int>(at.chunk * a.chunk + (first_subtile + at.subtile + s) * kSubtile);
+  }
+  __device__ int row_of(const StageCursor& at, uint32_t tile) const {
+    return static_cast<int>((first_tile + at.pass * kTiles + tile) * a.tile_rows);
+  }
+
+  // --- The warp that feeds the ring; one thread.
+
+  __device__ void expect(const StageCursor& at, uint32_t slot) const {
+    const uint32_t per_subtile = tiles_in(at.pass) * a.tile_rows * kSubtileBytes + kXBytes;
+    hopper::barrier_expect(full + 8 * slot, subtiles_in(at) * per_subtile);
+  }
+  __device__ void load_w(const StageCursor& at, uint32_t slot) const {
+    const uint32_t to = ring + slot * a.slot_bytes;
+    for (uint32_t tile = 0; tile < tiles_in(at.pass); ++tile)
+      for (uint32_t s = 0; s < subtiles_in(at); ++s)
+        hopper::copy_tile(to + s * subtile_bytes() + tile * a.tile_bytes, w_map, k_of(at, s),
+                          row_of(at, tile), full + 8 * slot, a.w_policy);
+  }
+  __device__ void load_x(const StageCursor& at, uint32_t slot) const {
+    const uint32_t to = ring + slot * a.slot_bytes + kTiles * a.tile_bytes;
+    for (uint32_t s = 0; s < subtiles_in(at); ++s)
+      hopper::copy_tile(to + s * subtile_bytes(), x_map, k_of(at, s), static_cast<int>(first_token),
+                        full + 8 * slot, hopper::kEvictNormal);
+  }
+
+  __device__ void feed() const {
+    const uint32_t total = stages(), ahead = min(a.n_slots, total);
+    StageCursor at;
+    for (uint32_t i = 0; i < ahead; ++i, at.advance(a, my_subtiles)) {
+      expect(at, i);
+      load_w(at, i);
+    }
+    hopper::wait_for_previous();
+    StageCursor x_at;
+    for (uint32_t i = 0; i < ahead; ++i, x_at.advance(a, my_subtiles)) load_x(x_at, i);
+    uint32_t slot = 0, parity = 0;
+    for (uint32_t i = ahead; i < total; ++i, at.advance(a, my_subtiles)) {
+      hopper::barrier_wait(empty + 8 * slot, parity);
+      expect(at, slot);
+      load_w(at, slot);
+      load_x(at, slot);
+      if (++slot == a.n_slots) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
+  }
+
+  // --- The warps that multiply.
+
+  struct Ring {
+    uint32_t slot = 0;
+    uint32_t parity = 0;
+    __device__ void next(uint32_t n_slots) {
+      if (++slot < n_slots) return;
+      slot = 0;
+      parity ^= 1;
+    }
+  };
+
+  // 16 elements of k for all tiles.
+  __device__ __forceinline__ void multiply_step(uint32_t slot, uint32_t s, uint32_t step,
+                                                float (&acc)[kTiles][kTokens / 2]) const {
+    const uint32_t place = slot + s * subtile_bytes() + step * 32;
+    const uint64_t b = hopper::swizzled_operand(place + kTiles * a.tile_bytes);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+      hopper::warpgroup_product(T{}, acc[tile],
+                                hopper::swizzled_operand(place + tile * a.tile_bytes), b);
+  }
+
+  // All stages of one chunk of one pass: acc = w x over the chunk.
+  __device__ __forceinline__ void multiply_chunk(Ring& ring_at,
+                                                 float (&acc)[kTiles][kTokens / 2]) const {
+#pragma unroll
+    for (int i = 0; i < kTiles * kTokens / 2; ++i) acc[i / (kTokens / 2)][i % (kTokens / 2)] = 0;
+    for (uint32_t subtile = 0; subtile < my_subtiles; subtile += a.subtiles) {
+      hopper::barrier_wait(full + 8 * ring_at.slot, ring_at.parity);
+      hopper::product_fence();
+      const uint32_t count = min(a.subtiles, my_subtiles - subtile);
+      const uint32_t slot = ring + ring_at.slot * a.slot_bytes;
+      if constexpr (kMode == StreamMode::kChunked) {
+        // Past the chunk's end stand the next chunk's elements.
+        const uint32_t steps = min(4 * count, (a.chunk - subtile * kSubtile) / 16);
+#pragma unroll 1
+        for (uint32_t step = 0; step < steps; ++step) multiply_step(slot, step / 4, step % 4, acc);
+      } else {
+        for (uint32_t s = 0; s < count; ++s)  // past the end of k stand zeros
+#pragma unroll
+          for (uint32_t step = 0; step < 4; ++step) multiply_step(slot, s, step, acc);
+      }
+      hopper::product_commit();
+      // At once, not a stage later: a slot that waits is a slot that does not fill.
+      hopper::product_wait<0>();
+      if (threadIdx.x % 32 == 0) hopper::barrier_arrive(empty + 8 * ring_at.slot);
+      ring_at.next(a.n_slots);
+    }
+  }
+
+  // Sums pass through shared memory, some tokens of a tile at a time: neighbouring threads then
+  // write neighbouring rows. One loop over all, which the registers' fixed names make look like a
+  // search.
+  __device__ void write_tiles(const float (&acc)[kTiles][kTokens / 2], uint32_t pass,
+                              float* staging) const {
+    constexpr uint32_t kRounds = kTokens / kStagedTokens;
+    const uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll 1
+    for (uint32_t now = 0; now < tiles_in(pass) * kRounds; ++now) {
+      if (kParts == 2 && now / kRounds % 2 != rank) continue;
+      hopper::named_barrier(1, kProductThreads);
+#pragma unroll
+      for (uint32_t at = 0; at < kTiles * kRounds; ++at) {
+        if (at != now) continue;
+#pragma unroll
+        for (uint32_t i = 0; i < kStagedTokens / 2; ++i) {
+          const uint32_t token = i / 4 * 8 + lane % 4 * 2 + i % 2;
+          staging[token * kStagingPitch + row + i / 2 % 2 * 8] =
+              acc[at / kRounds][at % kRounds * kStagedTokens / 2 + i];
+        }
+      }
+      hopper::named_barrier(1, kProductThreads);
+      write_staged(staging, (first_tile + pass * kTiles + now / kRounds) * a.tile_rows,
+                   first_token + now % kRounds * kStagedTokens);
+    }
+  }
+  __device__ void write_staged(const float* staging, uint32_t tile_row, uint32_t token) const {
+    const uint32_t tokens = token < a.tokens ? min(kStagedTokens, a.tokens - token) : 0;
+    const uint32_t rows = tile_row < a.n ? min(a.tile_rows, a.n - tile_row) : 0;
+    if (a.epilogue == GpuProduct::kSwiglu)
+      write_pairs(staging, tile_row, token, rows / 2, tokens);
+    else
+      write_rows(staging, tile_row, token, rows, tokens);
+  }
+  __device__ void write_pairs(const float* staging, uint32_t tile_row, uint32_t token,
+                              uint32_t pairs, uint32_t tokens) const {
+    const uint32_t i = threadIdx.x % 32, row = tile_row + 2 * i;
+    if (i >= pairs) return;
+    for (uint32_t t = threadIdx.x / 32; t < tokens; t += kProductThreads / 32) {
+      const float* sums = staging + t * kStagingPitch + 2 * i;
+      store_float(a.y, a.y_type, (token + t) * a.y_stride + row / 2,
+                  silu_times(biased(sums[0], row), biased(sums[1], row + 1)));
+    }
+  }
+  // Residuals are fetched some at a time: y may be the same memory, so no later load passes a
+  // store.
+  __device__ void write_rows(const float* staging, uint32_t tile_row, uint32_t token, uint32_t rows,
+                             uint32_t tokens) const {
+    constexpr uint32_t kBatch = 8, kStep = kProductThreads / 64;
+    const uint32_t i = threadIdx.x % 64, row = tile_row + i;
+    if (i >= rows) return;
+    const bool adds = a.epilogue == GpuProduct::kAddResidual;
+    for (uint32_t t = threadIdx.x / 64; t < tokens; t += kBatch * kStep) {
+      float residual[kBatch];
+#pragma unroll
+      for (uint32_t j = 0; j < kBatch; ++j)
+        if (adds && t + j * kStep < tokens)
+          residual[j] =
+              load_float(a.residual, a.residual_type, (token + t + j * kStep) * a.y_stride + row);
+#pragma unroll
+      for (uint32_t j = 0; j < kBatch; ++j) {
+        if (t + j * kStep >= tokens) break;
+        const float value = biased(staging[(t + j * kStep) * kStagingPitch + i], row);
+        store_float(a.y, a.y_type, (token + t + j * kStep) * a.y_stride + row,
+                    adds ? residual[j] + value : value);
+      }
+    }
+  }
+  __device__ float biased(float sum, uint32_t row) const {
+    return a.bias != nullptr ? sum + load_float(a.bias, a.bias_type, row) : sum;
+  }
+
+  __device__ void multiply(float* staging) const {
+    Ring ring_at;
+    for (uint32_t pass = 0; pass < passes(); ++pass) {
+      float acc[kTiles][kTokens / 2];
+      multiply_chunk(ring_at, acc);
+      if constexpr (kMode == StreamMode::kChunked) add_chunks(ring_at, acc);
+      if constexpr (kParts == 2) swap_sums(pass % 2, acc);
+      write_tiles(acc, pass, staging);
+    }
+  }
+  // Sums of the tiles that the other block writes go there, and its sums of this block's tiles join
+  // these: the first part of k plus the second.
+  __device__ void swap_sums(uint32_t parity, float (&acc)[kTiles][kTokens / 2]) const {
+    constexpr uint32_t kPerTile = kTokens / 2 * kProductThreads;
+    const uint32_t other = rank ^ 1, mine = swap + 4 * threadIdx.x;
+    const uint32_t theirs = hopper::address_in(mine, other);
+    hopper::barrier_wait_cluster(drained, parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < kTiles / 2 * kTokens / 2; ++i) {
+      const int tile = i / (kTokens / 2) * 2, j = i % (kTokens / 2);
+      const float sum = rank == 0 ? acc[tile + 1][j] : acc[tile][j];
+      hopper::store_in(theirs + 4 * (tile / 2 * kPerTile + j * kProductThreads), sum);
+    }
+    hopper::barrier_arrive_in(hopper::address_in(arrived, other));
+    hopper::barrier_wait_cluster(arrived, parity);
+#pragma unroll
+    for (int i = 0; i < kTiles / 2 * kTokens / 2; ++i) {
+      const int tile = i / (kTokens / 2) * 2, j = i % (kTokens / 2);
+      float sum;
+      asm volatile("ld.shared.f32 %0, [%1];"
+                   : "=f"(sum)
+                   : "r"(mine + 4 * (tile / 2 * kPerTile + j * kProductThreads)));
+      if (rank == 0)
+        acc[tile][j] = acc[tile][j] + sum;
+      else
+        acc[tile + 1][j] = sum + acc[tile + 1][j];
+    }
+    hopper::barrier_arrive_in(hopper::address_in(drained, other));
+  }
+  // The other chunks join the first: partial sums wait one a level of the tree.
+  __device__ void add_chunks(Ring& ring_at, float (&acc)[kTiles][kTokens / 2]) const {
+    float level[3][kTiles][kTokens / 2];
+    for (uint32_t chunk = 0;;) {
+      bool carries = true;
+#pragma unroll
+      for (int l = 0; l < 3; ++l) {
+        if (!carries) continue;
+        carries = chunk >> l & 1;
+#pragma unroll
+        for (int i = 0; i < kTiles * kTokens / 2; ++i) {
+          float& sum = acc[i / (kTokens / 2)][i % (kTokens / 2)];
+          float& waits = level[l][i / (kTokens / 2)][i % (kTokens / 2)];
+          if (carries)
+            sum = waits + sum;
+          else
+            waits = sum;
+        }
+      }
+      if (++chunk == a.n_chunks) return;
+      multiply_chunk(ring_at, acc);
+    }
+  }
+};
+
+template <class T, int kTokens, int kTiles, int kParts, StreamMode kMode>
+__global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
+    stream_product(const __grid_constant__ CUtensorMap w_map,
+                   const __grid_constant__ CUtensorMap x_map, const StreamArgs a) {
+  extern __shared__ unsigned char shared[];
+  __shared__ uint64_t full[kMaxSlots], empty[kMaxSlots], swap_barriers[2];
+  __shared__ float staging[(kTokens < 32 ? kTokens : 32) * kStagingPitch];
+  hopper::let_next_start();
+  // The same for the whole warp, and known to be: matrix products may not stand in divergent code.
+  const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+
+  unsigned char* ring = shared + (1024 - hopper::shared_address(shared) % 1024) % 1024;
+  StreamBlock<T, kTokens, kTiles, kParts, kMode> block{a,
+                                                       &w_map,
+                                                       &x_map,
+                                                       hopper::shared_address(ring),
+                                                       hopper::shared_address(full),
+                                                       hopper::shared_address(empty)};
+  block.swap = block.ring + a.n_slots * a.slot_bytes;
+  block.arrived = hopper::shared_address(swap_barriers);
+  block.drained = block.arrived + 8;
+  block.rank = blockIdx.y % kParts;
+  block.first_tile = blockIdx.y / kParts * a.tiles;
+  block.first_token = blockIdx.x * kTokens;
+  block.my_tiles = min(a.tiles, (a.n + a.tile_rows - 1) / a.tile_rows - block.first_tile);
+  const uint32_t subtiles = (a.chunk + kSubtile - 1) / kSubtile;
+  block.first_subtile = block.rank * (subtiles / kParts);
+  block.my_subtiles = block.rank + 1 == kParts ? subtiles - block.first_subtile : subtiles / kParts;
+
+  if (threadIdx.x == kProductThreads) {
+    hopper::prefetch_map(&w_map);
+    hopper::prefetch_map(&x_map);
+    for (uint32_t i = 0; i < a.n_slots; ++i) {
+      hopper::barrier_init(block.full + 8 * i, 1);
+      hopper::barrier_init(block.empty + 8 * i, kProductThreads / 32);
+    }
+    hopper::barrier_init(block.arrived, kProductThreads);
+    hopper::barrier_init(block.drained, kProductThreads);
+    hopper::barrier_init_fence();
+  }
+  __syncthreads();
+  if constexpr (kParts > 1) {
+    hopper::cluster_arrive();
+    hopper::cluster_wait();
+  }
+
+  if (warp == kProductThreads / 32) {
+    if (threadIdx.x == kProductThreads)
+      block.feed();
+    else
+      hopper::wait_for_previous();
+  } else {
+    hopper::wait_for_previous();
+    block.multiply(staging);
+  }
+  // No block may leave while another still writes to its memory or arrives at its barriers.
+  if constexpr (kParts > 1) {
+    __syncwarp();
+    hopper::cluster_arrive();
+    hopper::cluster_wait();
+  }
+}
+
+}  // namespace weft::kernels

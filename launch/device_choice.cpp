@@ -1,0 +1,163 @@
+// GPUs are counted as CUDA counts them by bus id; a place is found again by its bus id.
+#include "launch/device_choice.h"
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "kernels/gpu_device.h"
+#include "kernels/gpu_devices.h"
+#include "parallel/gather.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text.h"
+
+namespace weft::launch {
+namespace {
+
+using kernels::GpuInfo;
+using kernels::GpuQuery;
+
+constexpr std::string_view kBackendNames[] = {"auto", "cpu", "cuda"};
+constexpr std::string_view kTransportNames[] = {"auto", "nccl", "peer", "host"};
+// Of a GPU's memory, for libraries' own and captured graphs: 33B's take about 0.4 GiB.
+constexpr size_t kReservedBytes = size_t{1} << 30;
+
+// The index of this rank's GPU in the query.
+size_t index_of(const parallel::MpiSession& session, const parallel::Binding& binding,
+                const DeviceOptions& options, const GpuQuery& query) {
+  if (binding.place && binding.place->gpu) {
+    const std::string& bus_id = binding.topology.gpus[*binding.place->gpu].bus_id;
+    for (size_t i = 0; i < query.gpus.size(); ++i)
+      if (parallel::normal_bus_id(query.gpus[i].pci_bus_id) == bus_id) return i;
+  }
+  // Not placed: round the GPUs that CUDA shows.
+  const auto n_ranks = static_cast<size_t>(session.node_size());
+  if (n_ranks > query.gpus.size() && !options.share_gpus)
+    throw input_error(
+        "{} ranks for {} GPUs: start {} ranks on this host, or let ranks share a GPU with "
+        "--share-gpus",
+        n_ranks, query.gpus.size(), query.gpus.size());
+  return static_cast<size_t>(session.node_rank()) % query.gpus.size();
+}
+
+Device find_gpu(const parallel::MpiSession& session, const parallel::Binding& binding,
+                const DeviceOptions& options) {
+  const GpuQuery query = kernels::list_gpus();
+  if (query.gpus.empty()) throw input_error("{}", query.why_none);
+  Device device;
+  const size_t index = index_of(session, binding, options, query);
+  const GpuInfo& gpu = query.gpus[index];
+  if (!kernels::runs_here(gpu))
+    throw input_error("GPU {} ({}) has compute capability {}.{}; weft was built for {}", index,
+                      gpu.name, gpu.compute_major, gpu.compute_minor,
+                      fmt::join(kernels::built_capabilities(), ", "));
+  device.gpu = static_cast<int>(index);
+  device.name = "GPU " + gpu.pci_bus_id;
+  device.product = gpu.name;
+  return device;
+}
+
+// Ranks of the same host with the same GPU.
+size_t n_sharing(const parallel::MpiSession& session, const Device& device) {
+  struct Place {
+    int node;
+    std::array<char, 32> bus;
+  };
+  Place mine{session.node(), {}};
+  std::strncpy(mine.bus.data(), device.name.c_str(), mine.bus.size() - 1);
+  size_t n = 0;
+  for (const Place& other : parallel::gather(session, mine))
+    n += other.node == mine.node && other.bus == mine.bus;
+  return n;
+}
+
+// Which of the names `text` is.
+size_t place_among(std::span<const std::string_view> names, std::string_view flag,
+                   const std::string& text) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    throw input_error("{} \"{}\" is none of {}{}", flag, text, fmt::join(names, ", "),
+                      did_you_mean(text, names));
+  return static_cast<size_t>(found - names.begin());
+}
+
+}  // namespace
+
+void add_device_options(CLI::App& command, DeviceOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--backend",
+          [&options](const std::string& text) {
+            options.backend =
+                static_cast<BackendChoice>(place_among(kBackendNames, "--backend", text));
+          },
+          "auto (a GPU for each rank where there are some; default), cpu or cuda")
+      ->type_name("NAME");
+  command
+      .add_option_function<std::string>(
+          "--gpu-transport",
+          [&options](const std::string& text) {
+            options.transport = static_cast<parallel::GpuTransport>(
+                place_among(kTransportNames, "--gpu-transport", text));
+          },
+          "What ranks on GPUs talk through: auto (NCCL and peer memory where they can be had; "
+          "default), nccl, peer (memory, and the host's behind it) or host")
+      ->type_name("NAME");
+  command.add_flag("--share-gpus", options.share_gpus,
+                   "Several ranks may take the same GPU: for tests");
+  command.add_flag("!--no-graphs", options.graphs,
+                   "On GPUs, enqueue decode steps kernel by kernel instead of as a captured graph");
+}
+
+bool may_use_gpus(const DeviceOptions& options) {
+  if (options.backend == BackendChoice::cpu) return false;
+  return options.backend == BackendChoice::cuda || kernels::gpu_driver_loaded();
+}
+
+Device choose_device(const parallel::MpiSession& session, const parallel::Binding& binding,
+                     const DeviceOptions& options) {
+  Device device;
+  std::string why;
+  if (options.backend == BackendChoice::cpu) {
+    why = "--backend cpu";
+  } else {
+    try {
+      if (may_use_gpus(options)) device = find_gpu(session, binding, options);
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  }
+  const std::vector<bool> have = [&] {
+    std::vector<bool> all;
+    for (const char one : parallel::gather(session, static_cast<char>(device.gpu.has_value())))
+      all.push_back(one != 0);
+    return all;
+  }();
+  const bool wanted = options.backend == BackendChoice::cuda;
+  parallel::agree(session, [&] {
+    if (wanted && !device.gpu) throw input_error("--backend cuda: {}", why);
+  });
+  if (std::find(have.begin(), have.end(), false) == have.end()) {
+    device.n_sharing = n_sharing(session, device);
+    return device;
+  }
+  if (options.backend == BackendChoice::automatic && (device.gpu || !why.empty()))
+    spdlog::warn("running on the CPU: {}", why.empty() ? "other ranks have no GPU" : why);
+  return {};
+}
+
+size_t gpu_rank_memory(const parallel::MpiSession& session, const Device& device) {
+  const size_t free_bytes = kernels::gpu_memory().free_bytes;
+  // The ranks' contexts are all there when each has asked.
+  const std::vector<size_t> all = parallel::gather(session, free_bytes);
+  const size_t least = *std::min_element(all.begin(), all.end());
+  const size_t share = least / device.n_sharing;
+  return share > kReservedBytes ? share - kReservedBytes : 0;
+}
+
+}  // namespace weft::launch

@@ -1,0 +1,252 @@
+// A layer in six launches: QKV with its norm; QK norm, RoPE and the cache; attention; O onto the
+// residual stream; gate and up with their norm and SwiGLU; down onto the residual stream.
+#include "runtime/gpu_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/gpu_embedding.h"
+#include "kernels/gpu_residual_add.h"
+#include "runtime/gpu_synthesis.h"
+#include "runtime/rope_table.h"
+
+namespace weft::runtime {
+namespace {
+
+using kernels::GpuProduct;
+using kernels::In;
+
+size_t qkv_width(const DecoderShape& s) {
+  return (s.shard.heads.size() + 2 * s.shard.kv_heads.size()) * s.spec.head_dim;
+}
+
+// Rows that attention takes one by one: a graph's, or the few rows of each sequence's short chunk.
+size_t most_single_rows(const planner::Limits& limits) {
+  const size_t most = limits.max_sequences * (kernels::kGpuShortestRun - 1);
+  return std::max(std::min(limits.max_batch_tokens, most), 2 * limits.max_sequences);
+}
+
+size_t attention_bytes(const DecoderShape& s) {
+  const size_t rows = most_single_rows(s.limits);
+  const size_t cached = s.limits.kv_blocks * planner::kKvBlockTokens;
+  const size_t positions =
+      std::min(rows * s.limits.context, (kernels::kGpuShortestRun - 1) * cached + rows * 64);
+  return kernels::gpu_attention_workspace_bytes(rows, positions, s.shard.heads.size(),
+                                                s.spec.head_dim);
+}
+
+const float* upload_rope_table(const DecoderShape& s, GpuArena& arena, kernels::Stream& stream) {
+  float* place = arena.take_of<float>(s.limits.context * s.spec.head_dim);
+  if (place == nullptr) return nullptr;
+  const std::vector<float> table = rope_table(s.spec.rope, s.spec.head_dim, s.limits.context);
+  kernels::copy_bytes(place, table.data(), table.size() * sizeof(float), stream.gpu());
+  kernels::synchronise(stream.gpu());
+  return place;
+}
+
+GpuActivations take_activations(const DecoderShape& s, GpuArena& arena, kernels::Stream& stream) {
+  const size_t rows = GpuDecoder::max_rows(s.limits);
+  const DType dtype = s.formats.activations;
+  GpuActivations act;
+  act.residual = arena.take_elements(rows * s.spec.hidden + s.shard.tp, dtype);
+  act.qkv = arena.take_elements(rows * qkv_width(s), dtype);
+  act.attended = arena.take_elements(rows * s.shard.heads.size() * s.spec.head_dim, dtype);
+  act.gated = arena.take_elements(rows * s.shard.ffn.size(), dtype);
+  if (s.shard.tp > 1) act.partial = arena.take_of<float>(rows * s.spec.hidden);
+  act.attention = arena.take(attention_bytes(s));
+  act.rope_table = upload_rope_table(s, arena, stream);
+  return act;
+}
+
+}  // namespace
+
+size_t GpuDecoder::max_rows(const planner::Limits& limits) {
+  // A graph's rows may be twice as many as the sequences that it serves.
+  return std::max(limits.max_batch_tokens, 2 * limits.max_sequences);
+}
+
+GpuDecoder::GpuDecoder(const DecoderShape& shape, const StageWeights& weights, const KvCache& cache,
+                       parallel::Communicator& group, GpuProducts& products, GpuArena& arena,
+                       kernels::Stream& stream)
+    : shape_(shape),
+      weights_(weights),
+      cache_(cache),
+      group_(group),
+      products_(products),
+      stream_(stream),
+      act_(take_activations(shape, arena, stream)) {}
+
+void GpuDecoder::embed(const GpuPass& pass) {
+  kernels::GpuEmbedding args;
+  args.table = weights_.embedding;
+  args.ids = pass.ids;
+  args.y = act_.residual;
+  args.tokens = pass.rows.tokens;
+  args.hidden = shape_.spec.hidden;
+  args.shard_begin = shape_.shard.vocab.begin;
+  args.shard_rows = shape_.shard.vocab.size();
+  kernels::gpu_embedding(args, stream_.gpu());
+  if (group_.size() > 1)
+    group_.all_reduce(act_.residual.data, args.tokens * args.hidden, act_.residual.dtype, stream_);
+}
+
+void GpuDecoder::forward(const GpuPass& pass) {
+  for (size_t i = 0; i < weights_.layers.size(); ++i) layer(i, pass);
+}
+
+GpuProduct GpuDecoder::qkv_product(size_t i, size_t tokens) const {
+  const LayerWeights& w = weights_.layers[i];
+  GpuProduct args;
+  args.x = act_.residual;
+  args.w = w.qkv;
+  args.bias = w.qkv_bias;
+  args.norm_weight = w.input_norm;
+  args.eps = static_cast<float>(shape_.spec.norm_eps);
+  args.y = act_.qkv;
+  args.epilogue = GpuProduct::kStore;
+  args.tokens = tokens;
+  args.n = args.y_stride = qkv_width(shape_);
+  args.k = args.x_stride = shape_.spec.hidden;
+  return args;
+}
+
+GpuProduct GpuDecoder::gate_up_product(size_t i, size_t tokens) const {
+  const LayerWeights& w = weights_.layers[i];
+  GpuProduct args;
+  args.x = act_.residual;
+  args.w = w.gate_up;
+  args.bias = w.gate_up_bias;
+  args.norm_weight = w.post_norm;
+  args.eps = static_cast<float>(shape_.spec.norm_eps);
+  args.y = act_.gated;
+  args.epilogue = GpuProduct::kSwiglu;
+  args.tokens = tokens;
+  args.n = 2 * shape_.shard.ffn.size();
+  args.y_stride = shape_.shard.ffn.size();
+  args.k = args.x_stride = shape_.spec.hidden;
+  return args;
+}
+
+// Onto the residual stream on one rank; a part of the sum, in float32, on several.
+GpuProduct GpuDecoder::row_parallel_product(In x, In w, In bias, size_t k, size_t tokens) const {
+  GpuProduct args;
+  args.x = x;
+  args.w = w;
+  args.tokens = tokens;
+  args.n = args.y_stride = shape_.spec.hidden;
+  args.k = args.x_stride = k;
+  args.n_chunks = shape_.invariant ? shape_.shard.n_chunks : 1;
+  if (shape_.shard.tp > 1) {
+    args.y = kernels::Out(act_.partial);
+    args.epilogue = GpuProduct::kPartial;
+    return args;
+  }
+  args.bias = bias;
+  args.residual = args.y = act_.residual;
+  args.epilogue = GpuProduct::kAddResidual;
+  return args;
+}
+
+void GpuDecoder::measure_products() {
+  if (weights_.layers.empty()) return;
+  const LayerWeights& w = weights_.layers.front();
+  const size_t rows = max_rows(shape_.limits),
+               h_d = shape_.shard.heads.size() * shape_.spec.head_dim;
+  const auto noise = [&](kernels::Out buffer, size_t width) {
+    make_noise_on_gpu(1, buffer.data, rows * width, buffer.dtype, stream_);
+  };
+  noise(act_.residual, shape_.spec.hidden);
+  noise(act_.attended, h_d);
+  noise(act_.gated, shape_.shard.ffn.size());
+  const size_t f = shape_.shard.ffn.size();
+  products_.measure(qkv_product(0, rows), rows, stream_.gpu());
+  products_.measure(gate_up_product(0, rows), rows, stream_.gpu());
+  products_.measure(row_parallel_product(act_.attended, w.o, w.o_bias, h_d, rows), rows,
+                    stream_.gpu());
+  products_.measure(row_parallel_product(act_.gated, w.down, w.down_bias, f, rows), rows,
+                    stream_.gpu());
+}
+
+void GpuDecoder::layer(size_t i, const GpuPass& pass) {
+  const LayerWeights& w = weights_.layers[i];
+  const size_t tokens = pass.rows.tokens;
+  products_.run(qkv_product(i, tokens), stream_.gpu());
+  attend(i, pass);
+  add_row_parallel(act_.attended, w.o, w.o_bias, shape_.shard.heads.size() * shape_.spec.head_dim,
+                   tokens);
+  products_.run(gate_up_product(i, tokens), stream_.gpu());
+  add_row_parallel(act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(), tokens);
+}
+
+// attended = softmax(rot(q) · rot(k)ᵀ / √d) v over the cache, after k and v have joined it.
+void GpuDecoder::attend(size_t i, const GpuPass& pass) {
+  const LayerWeights& w = weights_.layers[i];
+  const size_t h = shape_.shard.heads.size(), kv = shape_.shard.kv_heads.size();
+  const size_t d = shape_.spec.head_dim;
+
+  kernels::GpuQkvPost post;
+  post.qkv = act_.qkv;
+  post.q_norm = w.q_norm;
+  post.k_norm = w.k_norm;
+  post.eps = static_cast<float>(shape_.spec.norm_eps);
+  post.rope = act_.rope_table;
+  post.cache = cache_.layer(i);
+  post.rows = pass.rows;
+  post.n_heads = h;
+  post.n_kv_heads = kv;
+  post.head_dim = d;
+  post.stride = qkv_width(shape_);
+  post.dependent_launch = true;
+  kernels::gpu_qkv_post(post, stream_.gpu());
+
+  const bool windowed = shape_.layers.begin + i >= shape_.spec.full_attention_layers;
+  kernels::GpuAttention args;
+  args.q = act_.qkv;
+  args.cache = cache_.layer(i);
+  args.rows = pass.rows;
+  args.out = act_.attended;
+  args.single = pass.single;
+  args.n_single = pass.counts.n_single;
+  args.tiles = pass.tiles;
+  args.n_tiles = pass.counts.n_tiles;
+  args.max_context = pass.max_context;
+  args.n_heads = h;
+  args.n_kv_heads = kv;
+  args.head_dim = d;
+  args.q_stride = qkv_width(shape_);
+  args.window = windowed ? shape_.spec.sliding_window : 0;
+  args.scale = 1.0f / std::sqrt(static_cast<float>(d));
+  args.invariant = shape_.invariant;
+  args.dependent_launch = true;
+  args.workspace = act_.attention;
+  kernels::gpu_attention(args, stream_.gpu());
+}
+
+// residual += x wᵀ + bias, where x and w hold this rank's columns only: on one rank in the product
+// itself, else chunk sums inside the rank, then over ranks, by one tree.
+void GpuDecoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens) {
+  const size_t hidden = shape_.spec.hidden;
+  products_.run(row_parallel_product(x, w, bias, k, tokens), stream_.gpu());
+  if (group_.size() == 1) return;
+  parallel::ResidualSum sum;
+  sum.partial = act_.partial;
+  sum.bias = bias;
+  sum.residual = act_.residual;
+  sum.tokens = tokens;
+  sum.hidden = hidden;
+  sum.dependent_launch = true;
+  if (group_.all_reduce_residual(sum, stream_)) return;
+  if (shape_.invariant)
+    group_.all_reduce_tree(act_.partial, tokens * hidden, stream_);
+  else
+    group_.all_reduce(act_.partial, tokens * hidden, DType::f32, stream_);
+  kernels::GpuResidualAdd add;
+  add.partial = act_.partial;
+  add.bias = bias;
+  add.residual = act_.residual;
+  add.tokens = tokens;
+  add.hidden = hidden;
+  kernels::gpu_residual_add(add, stream_.gpu());
+}
+
+}  // namespace weft::runtime

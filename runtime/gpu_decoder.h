@@ -1,0 +1,77 @@
+// The layers of one stage on a GPU: decoder.h's equations as fused operations, enqueued on a
+// stream.
+#pragma once
+
+#include "kernels/gpu_attention.h"
+#include "kernels/gpu_product.h"
+#include "parallel/communicator.h"
+#include "runtime/decoder.h"
+#include "runtime/gpu_arena.h"
+#include "runtime/gpu_products.h"
+#include "runtime/kv_cache.h"
+#include "runtime/weights.h"
+
+namespace weft::runtime {
+
+// Activation buffers of one rank. T = max_batch_tokens rows or, if more, those of the largest
+// graph.
+struct GpuActivations {
+  kernels::Out residual;              // [T, hidden], and padding for slices of an edge
+  kernels::Out qkv;                   // [T, (h + 2 kv) d]
+  kernels::Out attended;              // [T, h d]
+  kernels::Out gated;                 // [T, f]
+  float* partial = nullptr;           // [T, hidden], where tp > 1
+  std::byte* attention = nullptr;     // workspace
+  const float* rope_table = nullptr;  // [context, head_dim / 2, 2]
+};
+
+// What a pass over the layers runs on.
+struct GpuPass {
+  const int32_t* ids = nullptr;  // [tokens], first stage
+  kernels::GpuRows rows;
+  const int32_t* single = nullptr;  // kernels/gpu_attention.h
+  const kernels::GpuTile* tiles = nullptr;
+  kernels::GpuRowCounts counts;
+  size_t max_context = 0;
+};
+
+class GpuDecoder {
+ public:
+  // T.
+  static size_t max_rows(const planner::Limits& limits);
+
+  // Takes its memory from `arena`; with one that only counts nothing else is done. Weights (gate
+  // and up rows in turn), cache, group and products outlive the decoder.
+  GpuDecoder(const DecoderShape& shape, const StageWeights& weights, const KvCache& cache,
+             parallel::Communicator& group, GpuProducts& products, GpuArena& arena,
+             kernels::Stream& stream);
+
+  // residual = embedding rows of pass.ids.
+  void embed(const GpuPass& pass);
+  // All layers of the stage on the rows in residual().
+  void forward(const GpuPass& pass);
+
+  // Times the products of a layer, on numbers that are left in the buffers.
+  void measure_products();
+
+  kernels::Out residual() const { return act_.residual; }
+
+ private:
+  kernels::GpuProduct qkv_product(size_t i, size_t tokens) const;
+  kernels::GpuProduct gate_up_product(size_t i, size_t tokens) const;
+  kernels::GpuProduct row_parallel_product(kernels::In x, kernels::In w, kernels::In bias, size_t k,
+                                           size_t tokens) const;
+  void layer(size_t i, const GpuPass& pass);
+  void attend(size_t i, const GpuPass& pass);
+  void add_row_parallel(kernels::In x, kernels::In w, kernels::In bias, size_t k, size_t tokens);
+
+  DecoderShape shape_;
+  const StageWeights& weights_;
+  const KvCache& cache_;
+  parallel::Communicator& group_;
+  GpuProducts& products_;
+  kernels::Stream& stream_;
+  GpuActivations act_;
+};
+
+}  // namespace weft::runtime

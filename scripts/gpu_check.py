@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Compares weft on a GPU with transformers in float64 on the CPU, on the same weights.
+
+`logits`: every model family's tiny checkpoint and the demo model, in float32 and bfloat16: the
+relative error |ours - theirs| / |theirs| over all logits of a greedy continuation, whose tokens are
+weft's own. In bfloat16 the tiny checkpoints lose more than 1e-2 by rounding alone: there the limit
+is transformers' own error in bfloat16, where that is larger. `text`: the demo model's greedy texts beside those that transformers wrote.
+
+needs torch, transformers and safetensors; scripts/gpu_check runs it.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+LIMITS = {"f32": 1e-5, "bf16": 1e-2}
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+N_TOKENS = 24
+NUMERICS = ("invariant", "fast")
+BOTH = ("demo", "qwen3")  # checkpoints that run in both
+
+
+def run_weft(weft, model, prompts, dtype, n_tokens, *more):
+    """Completions in the prompts' order, and the logits that chose each token."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = pathlib.Path(folder) / "prompts.jsonl"
+        lines.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        logits = pathlib.Path(folder) / "logits.safetensors"
+        command = [weft, "run", "--model", model, "--prompts", lines, "--dtype", dtype, "--json",
+                   "--backend", "cuda", "--max-tokens", n_tokens, "--temperature", 0,
+                   "--logits", logits, *more]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip().splitlines()[-1])
+        made = [json.loads(line) for line in done.stdout.splitlines()]
+        return made, load_file(logits)
+
+
+def reference_logits(model, prompt, tokens):
+    """[tokens, vocab]: what transformers gets after the prompt and each token but the last."""
+    ids = torch.tensor([prompt + tokens[:-1]])
+    with torch.no_grad():
+        return model(ids, use_cache=False).logits[0, len(prompt) - 1:]
+
+
+def load_model(folder, dtype):
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=TYPES[dtype], attn_implementation="eager").eval()
+
+
+def all_logits(model, prompts, made):
+    return torch.cat([reference_logits(model, prompt, line["token_ids"])
+                      for prompt, line in zip(prompts, made)]).double()
+
+
+def relative_error(ours, theirs):
+    return float((ours - theirs).norm() / theirs.norm())
+
+
+def prompts_of(folder):
+    reference = folder / "reference.safetensors"
+    if reference.exists():
+        return [load_file(reference)["prompt_ids"].tolist()]
+    return [[(7 * i + 11) % 900 + 20 for i in range(n)] for n in (5, 33, 130)]
+
+
+def check_logits(args):
+    root = pathlib.Path(args.root)
+    folders = sorted(path for path in (root / "tests/data/families").iterdir() if path.is_dir())
+    folders.append(root / "configs/models/demo")
+    failed = False
+    worst = {}
+    for folder in folders:
+        for dtype, limit in LIMITS.items():
+            for numerics in NUMERICS if folder.name in BOTH else NUMERICS[:1]:
+                prompts = prompts_of(folder)
+                try:
+                    made, logits = run_weft(
+                        args.weft, folder, [{"prompt_token_ids": p} for p in prompts], dtype,
+                        N_TOKENS, "--ignore-eos", "--numerics", numerics)
+                except RuntimeError as error:
+                    print(f"result {folder.name} {dtype} {numerics}: FAILED: {error}", flush=True)
+                    failed = True
+                    continue
+                model = load_model(folder, dtype)
+                rounded = all_logits(model, prompts, made)
+                theirs = all_logits(model.to(torch.float64), prompts, made)
+                ours = torch.cat([logits[f"logits.{i}"] for i in range(len(prompts))]).double()
+                error, rounding = relative_error(ours, theirs), relative_error(rounded, theirs)
+                print(f"{folder.name} {dtype} {numerics}: {error:.2e}, transformers in {dtype}: "
+                      f"{rounding:.2e}", flush=True)
+                if dtype == "bf16":
+                    limit = max(LIMITS[dtype], 1.1 * rounding)
+                key = (dtype, numerics)
+                worst[key] = max(worst.get(key, (0, "", 0)), (error, folder.name, rounding))
+                if not error <= limit:
+                    failed = True
+                    print(f"result {folder.name} {dtype} {numerics}: FAILED: {error:.2e} is above "
+                          f"{limit:.0e}", flush=True)
+    for (dtype, numerics), (error, name, rounding) in worst.items():
+        print(f"result {dtype} {numerics}: at most {error:.2e} ({name}; transformers in {dtype}: "
+              f"{rounding:.2e})")
+    return failed
+
+
+def check_text(args):
+    root = pathlib.Path(args.root)
+    reference = json.loads((root / "tests/data/demo_reference.json").read_text())["prompts"]
+    made, _ = run_weft(args.weft, root / "configs/models/demo",
+                       [{"prompt": entry["prompt"]} for entry in reference], "f32", 48)
+    same = sum(line["text"] == entry["text"] for line, entry in zip(made, reference))
+    print(f"{same} of {len(reference)} greedy texts as transformers writes them")
+    return same != len(reference)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("what", choices=["logits", "text"])
+parser.add_argument("--weft", required=True)
+parser.add_argument("--root", required=True)
+arguments = parser.parse_args()
+sys.exit({"logits": check_logits, "text": check_text}[arguments.what](arguments))
