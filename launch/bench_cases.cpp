@@ -9,7 +9,7 @@
 
 #include "planner/catalog.h"
 #include "planner/step_cost.h"
-#include "runtime/base/error.h"
+#include "planner/unknown_name.h"
 
 namespace weft::launch {
 namespace {
@@ -82,7 +82,7 @@ std::optional<double> predicted_step_ms(const planner::ModelSpec& spec, const St
     const auto context = static_cast<double>(of.tokens);
     return of.prefill ? prefill_step(setting, shape, of.tokens, 0).total_ms()
                       : decode_step(setting, shape, of.batch, context).total_ms();
-  } catch (const Error&) {
+  } catch (const planner::UnknownName&) {
     return std::nullopt;  // a GPU without a profile
   }
 }

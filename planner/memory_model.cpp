@@ -237,7 +237,7 @@ size_t buffer_bytes(const Sizes& s) {
 // kernels/gpu_product.h, gpu_attention.h, gpu_sampling.h, gpu_cublas.h: what their workspaces take.
 constexpr size_t kGpuAlignment = 256;
 constexpr size_t kCublasBytes = size_t{32} << 20;
-constexpr size_t kStreamTokens = 64;                     // rows that no product needs cuBLASLt for
+constexpr size_t kStreamTokens = 32;                     // rows that no product needs cuBLASLt for
 constexpr size_t kDecodeHeaderBytes = size_t{16} << 10;  // at most
 constexpr size_t kSpareParts = 1024;
 constexpr size_t kShortestRun = 8;  // rows of a sequence that attention takes together

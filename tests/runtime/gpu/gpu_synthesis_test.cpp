@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "kernels/gpu_device.h"
 #include "kernels/gpu_devices.h"
 #include "runtime/synthetic.h"
 
