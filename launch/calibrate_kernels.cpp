@@ -85,7 +85,8 @@ class AttentionCase {
         workspace_(kernels::attention_workspace_floats(rig.stream().pool().n_threads(), heads.query,
                                                        heads.kv, heads.dim)) {
     std::iota(table_.begin(), table_.end(), 0);
-    fill(cache_.layer(0).base, cache_.bytes() / 2);
+    const size_t bytes = runtime::KvCache::bytes({}, n_sequences * blocks_, 1, heads.kv, heads.dim);
+    fill(cache_.layer(0).base, bytes / sizeof(uint16_t));
   }
 
   // Each sequence's rows from position `first` on.

@@ -239,8 +239,7 @@ void Job::start_engine() {
                  plan_.replicas.front().count);
   const std::vector<size_t> threads = parallel::gather(session_, engine.n_threads);
   engine.watch = guardian_.watch();
-  const size_t least_threads =
-      device_.gpu ? 0 : *std::min_element(threads.begin(), threads.end());
+  const size_t least_threads = device_.gpu ? 0 : *std::min_element(threads.begin(), threads.end());
   engine.watch.set_limit(step_limit_s(spec_, plan_, least_threads, options_.step_limit_s));
   engine.drain_s = options_.drain_s;
   engine.gpu = device_.gpu;

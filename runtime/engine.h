@@ -29,8 +29,9 @@ struct EngineOptions {
   LoadProgress progress;
   parallel::StepWatch watch;  // the guardian's eye on each step
   double drain_s = 20;        // from a drain's signal to the end
-  std::optional<int> gpu;     // CUDA's number of the one that this rank takes; none: the CPU
-  bool shares_gpu = false;    // with other ranks
+  std::optional<int> gpu =
+      std::nullopt;         // CUDA's number of the one that this rank takes; none: the CPU
+  bool shares_gpu = false;  // with other ranks
   parallel::GpuTransport transport = parallel::GpuTransport::automatic;
   bool graphs = true;  // on a GPU: decode steps are captured
 };
