@@ -44,7 +44,9 @@ GpuCommunicator long_messages(const Group& group, bool shared) {
   if (transport == GpuTransport::nccl) return {nccl(group), "NCCL"};
   if (transport != GpuTransport::automatic) return {staged(group), "through host memory"};
   std::string why = "ranks share GPUs";
-  if (!shared) {
+  if (group.world_ranks.size() == 1) {
+    why = "a rank by itself";  // NCCL would take memory and half a second
+  } else if (!shared) {
     try {
       return {nccl(group), "NCCL"};
     } catch (const AgreedError& e) {

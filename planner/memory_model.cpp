@@ -242,7 +242,7 @@ constexpr size_t kDecodeHeaderBytes = size_t{16} << 10;  // at most
 constexpr size_t kSpareParts = 1024;
 constexpr size_t kShortestRun = 8;  // rows of a sequence that attention takes together
 constexpr size_t kSampleRowBytes = 40;
-constexpr size_t kSampleCellBytes = 16;
+constexpr size_t kSampleCellsBytes = size_t{4096} * 16;  // one a row it can take
 
 size_t gpu_rounded(size_t bytes) { return round_up(bytes, kGpuAlignment); }
 
@@ -306,7 +306,7 @@ size_t gpu_buffer_bytes(const Sizes& s) {
   if (s.stage.tp > 1) bytes += gpu_rounded(times(2 * s.stage.tp, sequences, s.v, f32));
   bytes += gpu_rounded(times(sequences, kSampleRowBytes));
   bytes += gpu_rounded(times(sequences, s.spec.vocab)) + gpu_rounded(times(sequences, 4));
-  return bytes + gpu_rounded(times(sequences, kSampleCellBytes));
+  return bytes + gpu_rounded(kSampleCellsBytes + times(sequences, s.spec.vocab, f32));
 }
 
 }  // namespace
