@@ -50,12 +50,14 @@ std::string unknown_argument(const CLI::App& app) {
   return {};
 }
 
-// Under mpirun or srun every rank of `weft run` finds the same mistake in its flags; rank 0 says
-// it, and none leaves before.
+// Under mpirun or srun every rank of `weft run` and of `weft bench` finds the same mistake in its
+// flags; rank 0 says it, and none leaves before.
 bool started_with_others(const CLI::App& app) {
   int initialized = 0;
   parallel::check(MPI_Initialized(&initialized), "MPI_Initialized");
-  return innermost(app).get_name() == "run" && parallel::started_by_launcher() && initialized == 0;
+  const auto chosen = app.get_subcommands();
+  const std::string name = chosen.empty() ? "" : chosen.front()->get_name();
+  return (name == "run" || name == "bench") && parallel::started_by_launcher() && initialized == 0;
 }
 
 int refuse(const CLI::App& app, const std::string& what, int status) {
@@ -76,8 +78,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
-    return refuse(app, "a subcommand is needed: plan, run, check, topo or synth; see weft --help",
-                  2);
+    return refuse(
+        app, "a subcommand is needed: plan, run, check, topo, bench or synth; see weft --help", 2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -104,6 +106,7 @@ int run_command_line(int argc, char** argv) {
   add_check_command(app);
   add_synth_command(app);
   add_topo_command(app);
+  add_bench_command(app);
   try {
     const int status = parse_and_run(app, argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;

@@ -15,5 +15,6 @@ void add_run_command(CLI::App& app);
 void add_check_command(CLI::App& app);
 void add_synth_command(CLI::App& app);
 void add_topo_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
 
 }  // namespace weft::launch

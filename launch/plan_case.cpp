@@ -71,9 +71,19 @@ void check_flags(const SearchOptions& options, const PlanOptions& plan, bool on_
   planner::refuse("plan", found);
 }
 
+// A GPU's share of the cards, at most what its own PCIe link carries.
 planner::NodeLink link_of(const NodeClass& node) {
-  return {static_cast<double>(node.nic_count) * node.nic_gbps / static_cast<double>(node.gpus),
-          node.nic_latency_us};
+  const double share =
+      static_cast<double>(node.nic_count) * node.nic_gbps / static_cast<double>(node.gpus);
+  return {node.pcie_gbps > 0 ? std::min(share, node.pcie_gbps) : share, node.nic_latency_us};
+}
+
+// The profile's curves on this node's links: messages between its GPUs go over NVLink, over PCIe
+// where there is none. CPU ranks exchange by memory, which the curves were measured on.
+planner::MachineProfile on_links_of(const NodeClass& node, planner::MachineProfile machine) {
+  const double gbps = node.nvlink_gbps > 0 ? node.nvlink_gbps : node.pcie_gbps;
+  if (node.gpu != kCpu && gbps > 0) machine.rates.nvlink_gbps = gbps;
+  return machine;
 }
 
 DType dtype_of(NumberFormat format) {
@@ -99,8 +109,8 @@ planner::CostSetting make_setting(const SearchOptions& options, const planner::S
   for (const NodeClass& node : of.cluster.nodes) {
     const bool is_own = own && own->name == node.gpu;
     used |= is_own;
-    setting.nodes.push_back(
-        {is_own ? *own : catalog.machine(node.gpu), node.gpu_memory_gib, link_of(node)});
+    const planner::MachineProfile& machine = is_own ? *own : catalog.machine(node.gpu);
+    setting.nodes.push_back({on_links_of(node, machine), node.gpu_memory_gib, link_of(node)});
   }
   if (own && !used)
     throw input_error("{} is the profile of \"{}\", and cluster {} has none of it",
@@ -122,6 +132,11 @@ void price(PlanCase& made, planner::CostSetting setting) {
   if (made.on_cpu)
     made.host = std::make_unique<planner::HostCosts>(*made.model, made.formats, numerics, context,
                                                      n_gpus(request.cluster));
+}
+
+// CPU curves are of products in bf16 and invariant numerics.
+bool is_measured(const PlanCase& of) {
+  return of.request.invariant && of.formats.weights == DType::bf16;
 }
 
 // Facts that no cost can be asked for.
@@ -187,10 +202,18 @@ PlanCase scaled_case(const PlanCase& of, double factor) {
 }
 
 bool is_extrapolated(const PlanCase& of, const planner::Layout& layout) {
-  return std::any_of(layout.stages.begin(), layout.stages.end(), [&](const auto& stage) {
-    return of.model->decode_parts(stage.shape, layout.schedule).extrapolated ||
-           of.model->prefill_parts(stage.shape, layout.schedule).extrapolated;
-  });
+  const planner::Schedule& schedule = layout.schedule;
+  for (size_t s = 0; s < layout.stages.size(); ++s) {
+    const planner::PlacedStage& stage = layout.stages[s];
+    if (of.model->decode_parts(stage.shape, schedule).extrapolated ||
+        of.model->prefill_parts(stage.shape, schedule).extrapolated)
+      return true;
+    if (s + 1 == layout.stages.size()) break;
+    const planner::PlacedStage& next = layout.stages[s + 1];
+    if (of.model->edge_extrapolated(edge_between(stage, next), schedule, stage.role != next.role))
+      return true;
+  }
+  return of.on_cpu && !is_measured(of);
 }
 
 }  // namespace weft::launch

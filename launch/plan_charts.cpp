@@ -262,7 +262,7 @@ std::string front_chart(const PlanResult& result) {
       svg.text(x(layout.latency_ms) + 8, y(layout.tokens_per_s) - 6, "start small",
                fmt::format("{}", layout.gpus));
   }
-  draw(result.search.best, 7, "best");
+  draw(result.search.best, 7, "ringed");
   return svg.finish();
 }
 

@@ -43,7 +43,7 @@ svg text.step { fill: #fff; font-size: 10px; }
 .step-prefill { fill: #1f4e8c; } .step-decode { fill: #4a9c6d; } .step-both { fill: #8a5aa8; }
 .step-prefill, .step-decode, .step-both { stroke: #fff; stroke-width: .5; }
 .point { fill: #aab3c0; } .front { fill: #4a9c6d; stroke: #fff; }
-.best { fill: none; stroke: #c2410c; stroke-width: 2.5; }
+.ringed { fill: none; stroke: #c2410c; stroke-width: 2.5; }
 .p-weights, .p-products { fill: #1f4e8c; } .p-KV, .p-attention { fill: #6aa5e0; }
 .p-activations, .p-experts { fill: #4a9c6d; } .p-graphs, .p-head { fill: #a5cf8c; }
 .p-buffers, .p-all-reduce { fill: #e0a63a; } .p-reserve, .p-host { fill: #b9bfc9; }
@@ -171,7 +171,8 @@ std::string ranking_section(const PlanCase& of, const PlanResult& result) {
                     fmt::format("{:.2f}", layout.served.tpot_ms),
                     fmt::format("{:.0f}", layout.tokens_per_s),
                     planner::gib_text(total_bytes(memory_of(layout, fullest_stage(layout)))),
-                    bytes_text(layout.traffic_bytes), standing(of, result.search.best, layout)});
+                    bytes_text(layout.traffic_bytes),
+                    standing(of, result.search.best, layout, name_of_best(result))});
   std::string html = table({{"", true},
                             {"layout", false},
                             {"GPUs", true},
@@ -197,7 +198,9 @@ std::string time_section(const PlanCase& of, const PlanResult& result) {
   for (const TimePart& part : breakdown(of, result.search.best).decode)
     entries.emplace_back("p-" + std::string(part.title), part.title);
   std::string html =
-      paragraph("Through all stages of the best layout and its runner-up.", "quiet") +
+      paragraph(result.given ? "Through all stages of the layout."
+                             : "Through all stages of the best layout and its runner-up.",
+                "quiet") +
       time_chart(of, result) + legend(entries);
   if (!result.law) return html;
   const planner::ThroughputLaw& law = *result.law;
@@ -212,8 +215,10 @@ std::string time_section(const PlanCase& of, const PlanResult& result) {
 
 std::string front_section(const PlanResult& result) {
   return paragraph(
-             "A point a layout; the numbers count GPUs. Green: no other layout is better in "
-             "latency, tokens/s and GPUs. Ringed: the best.",
+             result.given
+                 ? "The layout that was given, ringed; the number counts GPUs. None was searched."
+                 : "A point a layout; the numbers count GPUs. Green: no other layout is better in "
+                   "latency, tokens/s and GPUs. Ringed: the best.",
              "quiet") +
          front_chart(result);
 }
@@ -237,7 +242,8 @@ std::string plan_html(const PlanCase& of, const PlanResult& result) {
   html += head_of(of, result);
   html += section("Stages and memory", nodes_section(of, result));
   html += section("Schedule", schedule_section(of, result));
-  html += section("Layouts, best first", ranking_section(of, result));
+  html += section(result.given ? "The layout given" : "Layouts, best first",
+                  ranking_section(of, result));
   html += section("Where the time goes", time_section(of, result));
   html += section("Latency, throughput, GPUs", front_section(result));
   html += section("Refused", refused_section(result));

@@ -58,7 +58,7 @@ json stages_json(const planner::Layout& layout) {
   return stages;
 }
 
-json layout_json(const PlanCase& of, const Candidate& best, const Candidate& layout) {
+json layout_json(const PlanCase& of, const Candidate& layout, std::string verdict) {
   const planner::Schedule& schedule = layout.layout.schedule;
   return {{"layout", layout_text(layout.layout)},
           {"kind", family_text(layout.layout)},
@@ -79,7 +79,7 @@ json layout_json(const PlanCase& of, const Candidate& best, const Candidate& lay
           {"memory_bytes", total_bytes(memory_of(layout, fullest_stage(layout)))},
           {"traffic_bytes", finite(layout.traffic_bytes)},
           {"extrapolated", is_extrapolated(of, layout.layout)},
-          {"verdict", standing(of, best, layout)}};
+          {"verdict", std::move(verdict)}};
 }
 
 json grid_json(const planner::SearchGrid& grid) {
@@ -112,9 +112,12 @@ json law_json(const std::optional<planner::ThroughputLaw>& law) {
 std::string search_json(const PlanCase& of, const PlanResult& result) {
   const planner::SearchResult& search = result.search;
   const Candidate& best = search.best;
-  json ranked = json::array(), front = json::array();
-  for (const Candidate& layout : search.ranked) ranked.push_back(layout_json(of, best, layout));
-  for (const Candidate& layout : search.front) front.push_back(layout_json(of, best, layout));
+  const auto list = [&](const std::vector<Candidate>& layouts) {
+    json objects = json::array();
+    for (const Candidate& layout : layouts)
+      objects.push_back(layout_json(of, layout, standing(of, best, layout, name_of_best(result))));
+    return objects;
+  };
   const json predicted = {{"ttft_ms", finite(best.served.ttft_ms)},
                           {"tpot_ms", finite(best.served.tpot_ms)},
                           {"tokens_per_s", finite(best.tokens_per_s)},
@@ -127,8 +130,8 @@ std::string search_json(const PlanCase& of, const PlanResult& result) {
                        {"layout", layout_text(result.plan)},
                        {"world_size", world_size(result.plan)},
                        {"predicted", predicted},
-                       {"ranked", std::move(ranked)},
-                       {"front", std::move(front)},
+                       {"ranked", list(search.ranked)},
+                       {"front", list(search.front)},
                        {"refused", refused_json(search.refused)},
                        {"grid", grid_json(search.grid)},
                        {"proved", search.proved},
@@ -143,7 +146,7 @@ std::string search_json(const PlanCase& of, const PlanResult& result) {
 std::string compare_json(const PlanCase& of, const std::vector<Candidate>& layouts) {
   json compared = json::array();
   for (const Candidate& layout : layouts) {
-    json object = layout_json(of, layouts.front(), layout);
+    json object = layout_json(of, layout, standing(of, layouts.front(), layout, "the first"));
     object["memory"] = memory_json(layout);
     object["time"] = time_json(of, layout);
     compared.push_back(std::move(object));

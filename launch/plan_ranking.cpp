@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "launch/plan_breakdown.h"
+#include "planner/counted.h"
 #include "planner/memory_model.h"
 #include "planner/search_report.h"
 #include "runtime/base/text.h"
@@ -43,21 +44,22 @@ std::string memory_text(const Candidate& layout) {
                      planner::gib_text(layout.stages[s].rank_memory_bytes));
 }
 
-Row ranking_row(const PlanCase& of, const Candidate& best, const Candidate& layout, size_t rank) {
+Row ranking_row(const PlanCase& of, const PlanResult& result, const Candidate& layout,
+                size_t rank) {
   const planner::Schedule& schedule = layout.layout.schedule;
-  return {
-      fmt::format("{}", rank),
-      layout_text(layout.layout),
-      fmt::format("{}", layout.gpus),
-      fmt::format("{}", schedule.batch),
-      fmt::format("{}", schedule.batches_in_flight),
-      fmt::format("{}", schedule.prefill_chunk),
-      fmt::format("{:.1f}", layout.served.ttft_ms),
-      fmt::format("{:.2f}", layout.served.tpot_ms),
-      fmt::format("{:.0f}", layout.tokens_per_s),
-      memory_text(layout),
-      bytes_text(layout.traffic_bytes),
-      standing(of, best, layout) + (is_extrapolated(of, layout.layout) ? " (extrapolated)" : "")};
+  return {fmt::format("{}", rank),
+          layout_text(layout.layout),
+          fmt::format("{}", layout.gpus),
+          fmt::format("{}", schedule.batch),
+          fmt::format("{}", schedule.batches_in_flight),
+          fmt::format("{}", schedule.prefill_chunk),
+          fmt::format("{:.1f}", layout.served.ttft_ms),
+          fmt::format("{:.2f}", layout.served.tpot_ms),
+          fmt::format("{:.0f}", layout.tokens_per_s),
+          memory_text(layout),
+          bytes_text(layout.traffic_bytes),
+          standing(of, result.search.best, layout, name_of_best(result)) +
+              (is_extrapolated(of, layout.layout) ? " (extrapolated)" : "")};
 }
 
 std::string limit_text(const planner::Workload& work) {
@@ -155,7 +157,12 @@ std::string objective_text(const planner::Workload& work) {
                             limit_text(work));
 }
 
-std::string standing(const PlanCase& of, const Candidate& best, const Candidate& layout) {
+std::string_view name_of_best(const PlanResult& result) {
+  return result.given ? "meets the limits" : "best";
+}
+
+std::string standing(const PlanCase& of, const Candidate& other, const Candidate& layout,
+                     std::string_view itself) {
   const planner::Workload& work = of.request.workload;
   const auto missed = [](const std::optional<double>& limit, double is) {
     return limit && is > *limit;
@@ -166,25 +173,28 @@ std::string standing(const PlanCase& of, const Candidate& best, const Candidate&
     return fmt::format("TPOT {:.2f} times its limit", layout.served.tpot_ms / *work.slo_tpot_ms);
   if (layout.served.saturated)
     return fmt::format("saturated: {:.0f} at once, others wait", layout.served.concurrency);
-  if (layout.layout == best.layout) return "best";
+  if (layout.layout == other.layout) return std::string(itself);
   const auto percent = [](double is, double than) { return 100 * (is / than - 1); };
   switch (work.objective) {
     case Objective::latency:
-      return fmt::format("{:+.1f} % latency", percent(layout.latency_ms, best.latency_ms));
+      return fmt::format("{:+.1f} % latency", percent(layout.latency_ms, other.latency_ms));
     case Objective::throughput:
-      return fmt::format("{:+.1f} % tokens/s", percent(layout.tokens_per_s, best.tokens_per_s));
+      return fmt::format("{:+.1f} % tokens/s", percent(layout.tokens_per_s, other.tokens_per_s));
     default:
-      return layout.gpus == best.gpus
-                 ? fmt::format("{:+.1f} % latency", percent(layout.latency_ms, best.latency_ms))
-                 : fmt::format("{} GPUs more", layout.gpus - best.gpus);
+      if (layout.gpus == other.gpus)
+        return fmt::format("{:+.1f} % latency", percent(layout.latency_ms, other.latency_ms));
+      return layout.gpus > other.gpus
+                 ? planner::counted(layout.gpus - other.gpus, "GPU") + " more"
+                 : planner::counted(other.gpus - layout.gpus, "GPU") + " fewer";
   }
 }
 
 std::string ranking_table(const PlanCase& of, const PlanResult& result) {
   const planner::SearchResult& search = result.search;
-  std::string text = fmt::format("{}: {} parameters, on {} ({} GPUs), {}\n", of.request.model.name,
-                                 human_count(n_parameters(of.request.model)),
-                                 of.request.cluster.name, n_gpus(of.request.cluster), of.engine);
+  std::string text =
+      fmt::format("{}: {} parameters, on {} ({}), {}\n", of.request.model.name,
+                  human_count(n_parameters(of.request.model)), of.request.cluster.name,
+                  planner::counted(n_gpus(of.request.cluster), "GPU"), of.engine);
   text += objective_text(of.request.workload) + "\n";
   if (!result.given) {
     text += fmt::format("searched: {}\n", to_text(search.grid));
@@ -197,11 +207,11 @@ std::string ranking_table(const PlanCase& of, const PlanResult& result) {
   std::vector<Row> rows = {{"", "layout", "GPUs", "batch", "in flight", "chunk", "TTFT ms",
                             "TPOT ms", "tokens/s", "GiB of a rank", "between nodes", "verdict"}};
   for (const Candidate& layout : search.ranked)
-    rows.push_back(ranking_row(of, search.best, layout, rows.size()));
-  if (result.given && search.best.meets_limits) rows.back().back() = "meets the limits";
+    rows.push_back(ranking_row(of, result, layout, rows.size()));
   text += table(rows, 2, true) + search.verdict + "\n";
   if (result.extrapolated)
-    text += "extrapolated: some of the best's times lie outside the measured curves\n";
+    text += fmt::format("extrapolated: some times of {} lie outside the measured curves\n",
+                        layout_text(search.best.layout));
   for (const std::string& mark : result.not_executed)
     text += fmt::format("not executed yet: {}\n", mark);
   if (search.best.layout.n_replicas > 1)
@@ -218,8 +228,9 @@ std::string explain_text(const PlanCase& of, const PlanResult& result) {
   if (!search.front.empty() && !result.given) {
     text += "\nnot beaten in latency, tokens/s and GPUs by another\n";
     for (const Candidate& layout : search.front)
-      text += fmt::format("  {} GPUs: {}: {:.1f} ms a request, {:.0f} tokens/s\n", layout.gpus,
-                          layout_text(layout.layout), layout.latency_ms, layout.tokens_per_s);
+      text += fmt::format("  {}: {}: {:.1f} ms a request, {:.0f} tokens/s\n",
+                          planner::counted(layout.gpus, "GPU"), layout_text(layout.layout),
+                          layout.latency_ms, layout.tokens_per_s);
   }
   if (search.refused.empty()) return text;
   text += "\nrefused\n";
@@ -255,7 +266,7 @@ std::string compare_table(const PlanCase& of, const std::vector<Candidate>& layo
   add_bytes(layouts, rows);
   add("between nodes a request", [](const Candidate& l) { return bytes_text(l.traffic_bytes); });
   add("verdict", [&](const Candidate& l) {
-    return (l.meets_limits ? "meets the limits" : standing(of, layouts.front(), l)) +
+    return (l.meets_limits ? "meets the limits" : standing(of, layouts.front(), l, "the first")) +
            std::string(is_extrapolated(of, l.layout) ? " (extrapolated)" : "");
   });
   std::string text = objective_text(of.request.workload) + "\n";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/plan_result.h"
@@ -19,9 +20,12 @@ std::string explain_text(const PlanCase& of, const PlanResult& result);
 // A column a layout: where the time and the bytes go.
 std::string compare_table(const PlanCase& of, const std::vector<planner::Candidate>& layouts);
 
-// How a layout stands beside the best: "best", "+12 % latency", "TTFT 1.30 times its limit".
-std::string standing(const PlanCase& of, const planner::Candidate& best,
-                     const planner::Candidate& layout);
+// How a layout stands beside another, which is called `itself`: "best", "+12 % latency", "TTFT 1.30
+// times its limit".
+std::string standing(const PlanCase& of, const planner::Candidate& other,
+                     const planner::Candidate& layout, std::string_view itself);
+// "best" of what was searched; of a layout that was given, that it meets the limits.
+std::string_view name_of_best(const PlanResult& result);
 // "batch 32, 2 in flight, chunk 512".
 std::string schedule_text(const planner::Schedule& schedule);
 std::string bytes_text(double bytes);

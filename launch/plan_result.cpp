@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/counted.h"
 #include "planner/memory_model.h"
 #include "planner/problem_list.h"
 #include "runtime/base/error.h"
@@ -48,9 +49,9 @@ std::string relief_text(const PlanCase& of) {
     if (!problems(relief.request.cluster).empty()) continue;
     const SearchResult found = search(relief.request, of.costs(), *of.serving);
     if (!found.found) continue;
-    text += fmt::format("\n  - {}: {} on {} GPUs (TTFT {:.1f} ms, TPOT {:.2f} ms)", relief.what,
-                        layout_text(found.best.layout), found.best.gpus, found.best.served.ttft_ms,
-                        found.best.served.tpot_ms);
+    text += fmt::format("\n  - {}: {} on {} (TTFT {:.1f} ms, TPOT {:.2f} ms)", relief.what,
+                        layout_text(found.best.layout), planner::counted(found.best.gpus, "GPU"),
+                        found.best.served.ttft_ms, found.best.served.tpot_ms);
   }
   return text.empty() ? "" : "\nwhat would do:" + text;
 }
@@ -145,9 +146,9 @@ std::string comments_of(const PlanCase& of, const PlanResult& result) {
       "{} on {}, {}: {} prompt and {} output tokens, {}, for {}.", of.request.model.name,
       of.request.cluster.name, of.engine, work.prompt_tokens, work.output_tokens, requests,
       planner::kObjectiveNames[static_cast<size_t>(work.objective)]));
-  text += comment(fmt::format("{}: TTFT {:.1f} ms, TPOT {:.2f} ms, {:.0f} tokens/s on {} GPUs{}.",
+  text += comment(fmt::format("{}: TTFT {:.1f} ms, TPOT {:.2f} ms, {:.0f} tokens/s on {}{}.",
                               layout_text(best.layout), best.served.ttft_ms, best.served.tpot_ms,
-                              best.tokens_per_s, best.gpus,
+                              best.tokens_per_s, planner::counted(best.gpus, "GPU"),
                               result.extrapolated ? " (extrapolated)" : ""));
   text += comment(result.search.verdict + ".");
   if (best.layout.n_replicas > 1)

@@ -6,6 +6,11 @@
 #include <tuple>
 
 namespace weft::planner {
+namespace {
+
+constexpr size_t kMostRests = 64;  // kept; of up to two MiB each
+
+}  // namespace
 
 // Where GPUs are the score, the budget grows one by one: small budgets have tight bounds, and the
 // first that holds a layout holds the best.
@@ -81,16 +86,35 @@ void ChainSearch::make_bounds(const ChainItem& item) {
   decode_ = &tables_.decode(batch_in_flight(schedule));
   decode_capacity_ = &tables_.capacities(schedule, space_.kv_floor(schedule.batch, false));
   prefill_capacity_ = &tables_.capacities(schedule, space_.kv_floor(schedule.batch, separate));
-  const auto tail = separate ? GroupBounds::Tail::handover : GroupBounds::Tail::none;
-  const GroupBounds prefill(space_, *prefill_, *prefill_capacity_, tail);
-  const GroupBounds decode(space_, *decode_, *decode_capacity_, GroupBounds::Tail::none);
   const bool grows = scorer_.goal() == Goal::gpus;
   set_budget(most_gpus_, 0);
-  decode_rest_.emplace(decode, item.n_stages, item_.decode_gpus, grows);
-  if (separate)
-    prefill_rest_.emplace(prefill, item.n_prefill, item_.prefill_gpus, true);
-  else
-    prefill_rest_.emplace(prefill, item.n_stages, item_.decode_gpus, grows);
+  if (rests_.size() + 2 > kMostRests) rests_.clear();
+  RestKey key = {true,
+                 batch_in_flight(schedule),
+                 decode_capacity_,
+                 GroupBounds::Tail::none,
+                 item.n_stages,
+                 item_.decode_gpus,
+                 grows};
+  decode_rest_ = &rest_bounds(key);
+  key.decodes = false;
+  key.size = schedule.prefill_chunk;
+  key.capacities = prefill_capacity_;
+  if (separate) {
+    key.tail = GroupBounds::Tail::handover;
+    key.n_stages = item.n_prefill;
+    key.gpus = item_.prefill_gpus;
+    key.any_start = true;
+  }
+  prefill_rest_ = &rest_bounds(key);
+}
+
+const PrefixBounds& ChainSearch::rest_bounds(const RestKey& key) {
+  const auto found = rests_.find(key);
+  if (found != rests_.end()) return found->second;
+  const TimeTable& table = key.decodes ? tables_.decode(key.size) : tables_.prefill(key.size);
+  const GroupBounds bounds(space_, table, *key.capacities, key.tail);
+  return rests_.try_emplace(key, bounds, key.n_stages, key.gpus, key.any_start).first->second;
 }
 
 ChainSearch::Step ChainSearch::step_at(size_t position) const {

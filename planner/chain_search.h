@@ -66,6 +66,18 @@ class ChainSearch {
 
   void prepare(const ChainItem& item, const Best& best, std::optional<size_t> only_width);
   void make_bounds(const ChainItem& item);
+  // What a PrefixBounds depends on beside the space. Capacities are told apart by their place.
+  struct RestKey {
+    bool decodes = false;
+    size_t size = 0;  // of a chunk, or of a batch in flight
+    const Capacities* capacities = nullptr;
+    GroupBounds::Tail tail = GroupBounds::Tail::none;
+    size_t n_stages = 1;
+    size_t gpus = 1;
+    bool any_start = false;
+    auto operator<=>(const RestKey&) const = default;
+  };
+  const PrefixBounds& rest_bounds(const RestKey& key);
   void set_budget(size_t gpus, size_t least);
   bool run_budget(Best& best);
   bool find_limits(const Best& best);
@@ -98,7 +110,9 @@ class ChainSearch {
   const TimeTable* decode_ = nullptr;
   const Capacities* prefill_capacity_ = nullptr;
   const Capacities* decode_capacity_ = nullptr;
-  std::optional<PrefixBounds> prefill_rest_, decode_rest_;
+  std::map<RestKey, PrefixBounds> rests_;  // the latest ones: items share them
+  const PrefixBounds* prefill_rest_ = nullptr;
+  const PrefixBounds* decode_rest_ = nullptr;
   double limits_[kTimes] = {0, 0, 0, 0};  // no time may be above, whatever the others are
   std::vector<std::vector<uint32_t>> budgets_;
   std::map<std::vector<uint32_t>, uint32_t> budget_of_;

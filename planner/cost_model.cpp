@@ -72,29 +72,67 @@ StepParts CostModel::prefill_parts(const StageShape& shape, const Schedule& sche
 }
 
 StageTimes CostModel::stage(const StageShape& shape, const Schedule& schedule) const {
-  return {prefill_parts(shape, schedule).total_ms(), decode_parts(shape, schedule).total_ms()};
+  return {prefill_ms(shape, schedule), decode_ms(shape, schedule)};
 }
 
-StageTimes CostModel::edge(const EdgeShape& edge, const Schedule& schedule) const {
-  // Each receiver gets its slice of [tokens * hidden] once over the wire; the group then gathers
-  // the rest inside, which costs at most half of an all-reduce of the whole.
-  const double row = static_cast<double>(setting_.model.hidden) * 2;
+double CostModel::prefill_ms(const StageShape& shape, const Schedule& schedule) const {
+  return prefill_parts(shape, schedule).total_ms();
+}
+
+double CostModel::decode_ms(const StageShape& shape, const Schedule& schedule) const {
+  return decode_parts(shape, schedule).total_ms();
+}
+
+size_t CostModel::chunk_tokens(const Schedule& schedule) const {
+  return std::min(schedule.prefill_chunk, setting_.prompt_tokens);
+}
+
+// So many bytes over every pair of ranks, by the slower side's link.
+Estimate CostModel::sent_us(const EdgeShape& edge, double bytes) const {
   const CostNode& from = setting_.nodes.at(edge.from_class);
   const CostNode& to = setting_.nodes.at(edge.to_class);
   const NodeLink& link = from.link.gbps < to.link.gbps || to.link.gbps <= 0 ? from.link : to.link;
-  const double slices = static_cast<double>(std::min(edge.from_tp, edge.to_tp));
-  const auto ms = [&](double tokens) {
-    Estimate sum = send_recv_us(from.machine, link, edge.across_nodes, tokens * row / slices);
-    if (edge.to_tp > 1) sum += all_reduce_us(to.machine, edge.to_tp, tokens * row) * 0.5;
-    return sum.us * 1e-3;
-  };
-  const size_t chunk = std::min(schedule.prefill_chunk, setting_.prompt_tokens);
-  return {ms(static_cast<double>(chunk)), ms(static_cast<double>(batch_in_flight(schedule)))};
+  return send_recv_us(from.machine, link, edge.across_nodes,
+                      bytes / static_cast<double>(std::min(edge.from_tp, edge.to_tp)));
+}
+
+// Each receiver gets its slice of [tokens * hidden] once over the wire; the group then gathers the
+// rest inside, which costs at most half of an all-reduce of the whole.
+Estimate CostModel::edge_us(const EdgeShape& edge, size_t tokens) const {
+  const double bytes = static_cast<double>(tokens * setting_.model.hidden) * 2;
+  Estimate sum = sent_us(edge, bytes);
+  if (edge.to_tp > 1)
+    sum += all_reduce_us(setting_.nodes.at(edge.to_class).machine, edge.to_tp, bytes) * 0.5;
+  return sum;
+}
+
+Estimate CostModel::handover_us(const EdgeShape& edge, const Schedule& schedule) const {
+  const ModelSpec& model = setting_.model;
+  const double numbers =
+      static_cast<double>(model.n_layers * model.n_kv_heads * model.head_dim);  // keys of a token
+  const double token_bytes =
+      numbers * (kv_bytes_each(setting_.kv_key) + kv_bytes_each(setting_.kv_value));
+  return sent_us(edge, static_cast<double>(chunk_tokens(schedule)) * token_bytes);
+}
+
+StageTimes CostModel::edge(const EdgeShape& edge, const Schedule& schedule) const {
+  return {edge_us(edge, chunk_tokens(schedule)).us * 1e-3,
+          edge_us(edge, batch_in_flight(schedule)).us * 1e-3};
+}
+
+double CostModel::handover_ms(const EdgeShape& edge, const Schedule& schedule) const {
+  return handover_us(edge, schedule).us * 1e-3;
+}
+
+bool CostModel::edge_extrapolated(const EdgeShape& edge, const Schedule& schedule,
+                                  bool hands_over) const {
+  if (hands_over) return handover_us(edge, schedule).extrapolated;
+  return edge_us(edge, chunk_tokens(schedule)).extrapolated ||
+         edge_us(edge, batch_in_flight(schedule)).extrapolated;
 }
 
 GpuMemory CostModel::memory(const StageShape& shape, const Schedule& schedule) const {
-  const size_t chunk = std::min(schedule.prefill_chunk, setting_.prompt_tokens);
-  return gpu_memory(step_setting(shape.node_class), shape, schedule.batch, chunk,
+  return gpu_memory(step_setting(shape.node_class), shape, schedule.batch, chunk_tokens(schedule),
                     habits_.reserve_gib);
 }
 

@@ -37,7 +37,12 @@ class CostModel final : public StageCosts {
 
   bool affine_in_layers() const override { return true; }
   StageTimes stage(const StageShape& shape, const Schedule& schedule) const override;
+  double prefill_ms(const StageShape& shape, const Schedule& schedule) const override;
+  double decode_ms(const StageShape& shape, const Schedule& schedule) const override;
   StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const override;
+  // All layers' keys and values of a chunk, each rank of the narrower group over its own link: as
+  // if none had left before the last stage was done, which is dear where the group has several.
+  double handover_ms(const EdgeShape& edge, const Schedule& schedule) const override;
   size_t fixed_bytes(const StageShape& shape, const Schedule& schedule) const override;
   std::vector<BytesPart> fixed_parts(const StageShape& shape,
                                      const Schedule& schedule) const override;
@@ -48,6 +53,8 @@ class CostModel final : public StageCosts {
   StepParts decode_parts(const StageShape& shape, const Schedule& schedule) const;
   // Of one chunk: the mean over the prompt's chunks.
   StepParts prefill_parts(const StageShape& shape, const Schedule& schedule) const;
+  // Whether the edge, or the hand-over that it stands for, leaves the links' curves.
+  bool edge_extrapolated(const EdgeShape& edge, const Schedule& schedule, bool hands_over) const;
   GpuMemory memory(const StageShape& shape, const Schedule& schedule) const;
 
   const CostSetting& setting() const { return setting_; }
@@ -55,6 +62,10 @@ class CostModel final : public StageCosts {
 
  private:
   StepSetting step_setting(size_t node_class) const;
+  Estimate edge_us(const EdgeShape& edge, size_t tokens) const;
+  Estimate handover_us(const EdgeShape& edge, const Schedule& schedule) const;
+  Estimate sent_us(const EdgeShape& edge, double bytes) const;
+  size_t chunk_tokens(const Schedule& schedule) const;
 
   CostSetting setting_;
   EngineHabits habits_;

@@ -4,28 +4,6 @@
 #include <algorithm>
 
 namespace weft::planner {
-namespace {
-
-// One more stage of n layers that takes `ms`, before others: to[l] over all layers l of both. The
-// arrays are distinct, which lets the loops run over several layers at once.
-void add_to_sums(double ms, size_t n, size_t n_layers, const double* __restrict before,
-                 double* __restrict to) {
-  for (size_t l = n + 1; l <= n_layers; ++l) {
-    const double sum = ms + before[l - n];
-    to[l] = sum < to[l] ? sum : to[l];
-  }
-}
-
-void add_to_mosts(double ms, size_t n, size_t n_layers, const double* __restrict before,
-                  double* __restrict to) {
-  for (size_t l = n + 1; l <= n_layers; ++l) {
-    const double most = before[l - n] < ms ? ms : before[l - n];
-    to[l] = most < to[l] ? most : to[l];
-  }
-}
-
-}  // namespace
-
 GroupBounds::GroupBounds(const Space& space, const TimeTable& table, const Capacities& capacities,
                          Tail tail)
     : n_layers_(space.n_layers), most_stages_(space.most_stages), widths_(space.widths) {
@@ -47,6 +25,8 @@ GroupBounds::GroupBounds(const Space& space, const TimeTable& table, const Capac
     }
   }
   for (size_t w = 0; w < widths_.size(); ++w) {
+    for (size_t ends = 0; ends < kEnds; ++ends)
+      rows_.push_back(layer_row(times(w, ends), n_layers_));
     for (size_t n = 1; n <= n_layers_; ++n) {
       double& least = any_[w * (n_layers_ + 1) + n];
       least = std::min({times(w, kMiddle)[n], times(w, kFirst)[n], times(w, kLast)[n]});
@@ -100,21 +80,20 @@ const std::vector<double>& GroupBounds::sums(size_t n_widths) const {
   std::vector<double>& made = sums_[n_widths];
   if (!made.empty()) return made;
   const size_t n = n_layers_ + 1;
-  std::vector<double> stage[3];
-  for (size_t ends = 0; ends < 3; ++ends) {
-    stage[ends].assign(n, kNever);
-    for (size_t w = 0; w < n_widths; ++w)
-      for (size_t i = 1; i < n; ++i) stage[ends][i] = std::min(stage[ends][i], times(w, ends)[i]);
-  }
   const size_t most = std::min(most_stages_, n_layers_);
   made.assign(most + 1, kNever);
-  std::vector<double> before = stage[kFirst];
+  std::vector<double> before(n, kNever), last(n, kNever);
+  for (size_t w = 0; w < n_widths; ++w)
+    for (size_t i = 1; i < n; ++i) {
+      before[i] = std::min(before[i], times(w, kFirst)[i]);
+      last[i] = std::min(last[i], times(w, kLast)[i]);
+    }
   for (size_t k = 2; k <= most; ++k) {
     for (size_t i = 1; i < n_layers_; ++i)
-      made[k] = std::min(made[k], stage[kLast][i] + before[n_layers_ - i]);
+      made[k] = std::min(made[k], last[i] + before[n_layers_ - i]);
     std::vector<double> now(n, kNever);
-    for (size_t i = 1; i < n && stage[kMiddle][i] < kNever; ++i)
-      add_to_sums(stage[kMiddle][i], i, n_layers_, before.data(), now.data());
+    for (size_t w = 0; w < n_widths; ++w)
+      add_to_sums(row(w, kMiddle), n_layers_, before.data(), now.data());
     before.swap(now);
   }
   return made;
@@ -180,10 +159,8 @@ void PrefixBounds::fill(const GroupBounds& bounds, size_t k, size_t ends, size_t
     const size_t left = std::clamp(gpus - width, level.least_gpus, level.most_gpus);
     const double* sum_before = &level.sum[(left - level.least_gpus) * (n_layers_ + 1)];
     const double* most_before = &level.most[(left - level.least_gpus) * (n_layers_ + 1)];
-    for (size_t n = 1; n <= n_layers_ && stage[n] < kNever; ++n) {
-      add_to_sums(stage[n], n, n_layers_, sum_before, sum);
-      add_to_mosts(stage[n], n, n_layers_, most_before, most);
-    }
+    add_to_sums(bounds.row(w, ends), n_layers_, sum_before, sum);
+    add_to_mosts(bounds.row(w, ends), n_layers_, most_before, most);
   }
 }
 

@@ -3,14 +3,12 @@
 // bound is admissible.
 #pragma once
 
-#include <limits>
 #include <vector>
 
+#include "planner/layer_rows.h"
 #include "planner/stage_tables.h"
 
 namespace weft::planner {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct PhaseBound {
   double sum = 0;
@@ -23,6 +21,8 @@ class GroupBounds {
   // After the group's last stage: nothing, or the hand-over to the decode group.
   enum class Tail { none, handover };
   GroupBounds(const Space& space, const TimeTable& table, const Capacities& capacities, Tail tail);
+  GroupBounds(const GroupBounds&) = delete;  // rows_ are views
+  GroupBounds& operator=(const GroupBounds&) = delete;
 
   // Of `n_stages` stages on `gpus` GPUs, in some microseconds: Σ over the widths that the GPUs
   // allow, max by the linear relaxation of how many layers the stages cover within a time.
@@ -35,6 +35,7 @@ class GroupBounds {
   const double* times(size_t width, size_t ends) const {
     return &times_[(width * kEnds + ends) * (n_layers_ + 1)];
   }
+  const LayerRow& row(size_t width, size_t ends) const { return rows_[width * kEnds + ends]; }
 
  private:
   const double* any(size_t width) const { return &any_[width * (n_layers_ + 1)]; }
@@ -47,6 +48,7 @@ class GroupBounds {
   size_t most_stages_;
   std::vector<size_t> widths_;
   std::vector<double> times_;   // [width][ends][n_layers + 1]
+  std::vector<LayerRow> rows_;  // [width][ends], views of times_
   std::vector<double> any_;     // [width][n_layers + 1]: the least over ends but kWhole
   std::vector<double> values_;  // of any_, ascending: what a max can be
   mutable std::vector<std::vector<double>> sums_;  // [widths allowed][stages], made when asked for

@@ -19,6 +19,15 @@ class HostCosts final : public StageCosts {
   StageTimes stage(const StageShape& shape, const Schedule& schedule) const override {
     return model_.stage(shape, schedule);
   }
+  double prefill_ms(const StageShape& shape, const Schedule& schedule) const override {
+    return model_.prefill_ms(shape, schedule);
+  }
+  double decode_ms(const StageShape& shape, const Schedule& schedule) const override {
+    return model_.decode_ms(shape, schedule);
+  }
+  double handover_ms(const EdgeShape& edge, const Schedule& schedule) const override {
+    return model_.handover_ms(edge, schedule);
+  }
   StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const override {
     return model_.edge(edge, schedule);
   }

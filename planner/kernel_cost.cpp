@@ -51,10 +51,12 @@ double blend(const Position& at, F&& f) {
   return sum;
 }
 
-const ProductCurve& curve_of(const MachineProfile& machine, NumberFormat format) {
+const ProductCurve& curve_of(const MachineProfile& machine, NumberFormat format, size_t ranks) {
   const bool narrow = format == NumberFormat::fp8 || format == NumberFormat::int8;
-  for (const ProductCurve& curve : machine.products)
-    if (curve.format == (narrow ? NumberFormat::fp8 : NumberFormat::bf16)) return curve;
+  const NumberFormat measured = narrow ? NumberFormat::fp8 : NumberFormat::bf16;
+  const ProductCurve* best = for_ranks(machine.products, ranks,
+                                       [&](const auto& curve) { return curve.format == measured; });
+  if (best != nullptr) return *best;
   throw input_error("{} has no {} products: its profile has no such curve", machine.name,
                     format_name(format));
 }
@@ -77,13 +79,15 @@ double message_us(const MessageCurve& curve, double bytes, bool& outside) {
   return beyond ? us * bytes / at.clamped : us;
 }
 
-// What a link curve of the base's GPU becomes on this one: its start stays, its bytes scale.
-double on_this_nvlink(const MachineProfile& machine, const MessageCurve& curve, double us) {
+// What a link curve of another GPU, or of other links, becomes on these: its start stays, its bytes
+// scale.
+Estimate on_this_link(const MachineProfile& machine, const MessageCurve& curve, double us,
+                      bool outside) {
   const double from = machine.curve_rates.nvlink_gbps;
   const double to = machine.rates.nvlink_gbps;
-  if (from <= 0 || to <= 0 || from == to) return us;
+  if (from <= 0 || to <= 0 || from == to) return {us, outside};
   const double start = std::min(us, curve.microseconds.front());
-  return start + (us - start) * from / to;
+  return {start + (us - start) * from / to, true};
 }
 
 size_t nearest_ranks(const MachineProfile& machine, size_t ranks) {
@@ -114,9 +118,9 @@ double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens
 }
 
 Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t tokens,
-                    size_t outputs, size_t inputs) {
+                    size_t outputs, size_t inputs, size_t ranks) {
   if (tokens == 0 || outputs == 0 || inputs == 0) return {};
-  const ProductCurve& curve = curve_of(machine, format);
+  const ProductCurve& curve = curve_of(machine, format, ranks);
   const double size[] = {static_cast<double>(tokens), static_cast<double>(outputs),
                          static_cast<double>(inputs)};
   const Position m = find(curve.tokens, size[0]);
@@ -139,26 +143,33 @@ Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t t
 }
 
 Estimate decode_attention_us(const MachineProfile& machine, NumberFormat key, NumberFormat value,
-                             size_t n_sequences, double context, size_t kv_heads, size_t head_dim) {
+                             size_t n_sequences, double context, const HeadCounts& heads,
+                             size_t ranks) {
   const bool narrow = element_bytes(key) + element_bytes(value) < 4;
-  const DecodeAttentionCurve* curve = &machine.decode_attention.front();
-  for (const DecodeAttentionCurve& other : machine.decode_attention)
-    if ((other.kv == NumberFormat::fp8) == narrow) curve = &other;
-  const double tiles = static_cast<double>(n_sequences * kv_heads);
-  const double bytes =
-      tiles * context * static_cast<double>(head_dim) * (kv_bytes_each(key) + kv_bytes_each(value));
+  const DecodeAttentionCurve* curve =
+      for_ranks(machine.decode_attention, ranks,
+                [&](const auto& other) { return (other.kv == NumberFormat::fp8) == narrow; });
+  if (curve == nullptr) curve = for_ranks(machine.decode_attention, ranks);
+  const double tiles = static_cast<double>(n_sequences * heads.kv);
+  const double numbers = context * static_cast<double>(heads.dim);  // of a head's keys
+  const double bytes = tiles * numbers * (kv_bytes_each(key) + kv_bytes_each(value));
   const double gbps = curve->gbps * machine.rates.memory_gbps / machine.curve_rates.memory_gbps;
+  double us = bytes / gbps * 1e-3;
+  if (curve->tflops > 0) {
+    const double flops = 4 * static_cast<double>(n_sequences * heads.query) * numbers;
+    us = std::max(us, flops / curve->tflops * 1e-6);
+  }
   const bool outside =
       context > static_cast<double>(curve->most_context) || key != value || (key != curve->kv);
-  return {bytes / gbps * 1e-3 + tiles * curve->tile_us, outside};
+  return {us + tiles * curve->tile_us, outside};
 }
 
 Estimate prefill_attention_us(const MachineProfile& machine, double tokens, double prior,
-                              size_t heads, size_t head_dim) {
-  const PrefillAttentionCurve& curve = machine.prefill_attention.front();
+                              const HeadCounts& heads, size_t ranks) {
+  const PrefillAttentionCurve& curve = *for_ranks(machine.prefill_attention, ranks);
   const double context = prior + tokens;
-  const double flops = 4 * tokens * (prior + tokens / 2) * static_cast<double>(heads) *
-                       static_cast<double>(head_dim);
+  const double flops = 4 * tokens * (prior + tokens / 2) * static_cast<double>(heads.query) *
+                       static_cast<double>(heads.dim);
   const double tflops = curve.tflops * machine.rates.bf16_tflops / machine.curve_rates.bf16_tflops;
   const double slow = 1 + curve.half_tokens / std::max(context, 1.0);
   return {flops / tflops * 1e-6 * slow, context > static_cast<double>(curve.most_context)};
@@ -171,9 +182,10 @@ Estimate all_reduce_us(const MachineProfile& machine, size_t ranks, double bytes
   for (const AllReduceCurve& reduce : machine.all_reduce) {
     if (reduce.ranks != measured) continue;
     bool outside = false;
-    const double us =
-        on_this_nvlink(machine, reduce.curve, message_us(reduce.curve, bytes, outside));
-    if (best.us == 0 || us < best.us) best = {us, outside || measured != ranks};
+    const double measured_us = message_us(reduce.curve, bytes, outside);
+    const Estimate here =
+        on_this_link(machine, reduce.curve, measured_us, outside || measured != ranks);
+    if (best.us == 0 || here.us < best.us) best = here;
   }
   return best;
 }
@@ -191,12 +203,18 @@ Estimate all_reduce_across_us(const MachineProfile& machine, const NodeLink& lin
 Estimate send_recv_us(const MachineProfile& machine, const NodeLink& link, bool across_nodes,
                       double bytes) {
   bool outside = false;
-  if (!across_nodes) {
-    const MessageCurve& inside = machine.send_recv_inside.front();
-    const double us = message_us(inside, bytes, outside);
-    return {on_this_nvlink(machine, inside, us), outside};
-  }
-  const MessageCurve& curve = machine.send_recv_across.front();
+  const std::vector<MessageCurve>& curves =
+      across_nodes ? machine.send_recv_across : machine.send_recv_inside;
+  if (curves.empty())
+    throw input_error(
+        "{} has no curve of messages {}: stages on several ranks can't be priced; calibrate it "
+        "under "
+        "mpirun with {}",
+        machine.name, across_nodes ? "between nodes" : "inside a node",
+        across_nodes ? "ranks on two nodes" : "two ranks or more");
+  const MessageCurve& curve = curves.front();
+  if (!across_nodes)
+    return on_this_link(machine, curve, message_us(curve, bytes, outside), outside);
   const double us = message_us(curve, bytes, outside);
   if (link.gbps <= 0) return {us, outside};
   // The curve's own card: bytes over time at its largest message.
@@ -209,7 +227,7 @@ Estimate send_recv_us(const MachineProfile& machine, const NodeLink& link, bool 
 
 BestRates best_rates(const MachineProfile& machine, NumberFormat format) {
   BestRates best;
-  const ProductCurve& curve = curve_of(machine, format);
+  const ProductCurve& curve = curve_of(machine, format, 1);
   for (size_t i = 0; i < curve.microseconds.size(); ++i) {
     const size_t m = i % curve.tokens.size();
     const size_t k = i / curve.tokens.size() % curve.inputs.size();
@@ -234,7 +252,7 @@ double best_all_reduce_gbps(const MachineProfile& machine, size_t ranks) {
     if (reduce.ranks != measured) continue;
     for (size_t i = 0; i < reduce.curve.bytes.size(); ++i) {
       const double bytes = static_cast<double>(reduce.curve.bytes[i]);
-      const double us = on_this_nvlink(machine, reduce.curve, reduce.curve.microseconds[i]);
+      const double us = on_this_link(machine, reduce.curve, reduce.curve.microseconds[i], false).us;
       best = std::max(best, bytes / us * 1e-3);
     }
   }

@@ -29,19 +29,29 @@ struct Estimate {
 double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens, double outputs,
                        double inputs);
 
+// `ranks` below: of the node, that compute at once.
+
 // The measured time, interpolated in the logarithms of its sizes and scaled to this GPU by the
 // ratio of the roofs; beyond the curve by the ratio of the roofs too. int8 is priced as fp8, int4
 // as bf16 products that read a quarter of the bytes: both extrapolated.
 Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t tokens,
-                    size_t outputs, size_t inputs);
+                    size_t outputs, size_t inputs, size_t ranks = 1);
 
-// n_sequences tokens, each against `context` cached tokens of `kv_heads` heads on this rank.
+// Heads of one rank.
+struct HeadCounts {
+  size_t query = 1;
+  size_t kv = 1;
+  size_t dim = 1;
+};
+
+// n_sequences tokens, each against `context` cached tokens.
 Estimate decode_attention_us(const MachineProfile& machine, NumberFormat key, NumberFormat value,
-                             size_t n_sequences, double context, size_t kv_heads, size_t head_dim);
+                             size_t n_sequences, double context, const HeadCounts& heads,
+                             size_t ranks = 1);
 
-// `tokens` new tokens of one sequence after `prior` cached ones, `heads` query heads of this rank.
+// `tokens` new tokens of one sequence after `prior` cached ones.
 Estimate prefill_attention_us(const MachineProfile& machine, double tokens, double prior,
-                              size_t heads, size_t head_dim);
+                              const HeadCounts& heads, size_t ranks = 1);
 
 // The fastest implementation measured for so many ranks of one node. Rank counts between or beyond
 // those measured take the next larger, or the largest.
@@ -58,6 +68,7 @@ struct NodeLink {
 Estimate all_reduce_across_us(const MachineProfile& machine, const NodeLink& link, size_t ranks,
                               size_t n_nodes, double bytes);
 
+// Throws Error where the profile has no such curve.
 Estimate send_recv_us(const MachineProfile& machine, const NodeLink& link, bool across_nodes,
                       double bytes);
 

@@ -1,6 +1,7 @@
 // A layout given by hand, held against the model and the cluster.
 #include <fmt/format.h>
 
+#include "planner/counted.h"
 #include "planner/problem_list.h"
 #include "planner/search_report.h"
 #include "planner/shard_shapes.h"
@@ -43,8 +44,8 @@ void check_stage(const Space& space, const SearchRequest& request, size_t s,
   if (!problem.empty()) found.push_back(fmt::format("stage {}: {}", s, problem));
   const NodeClass& node = space.nodes[shape.node_class];
   if (shape.n_nodes == 0 || shape.tp % shape.n_nodes != 0 || shape.tp / shape.n_nodes > node.gpus)
-    found.push_back(fmt::format("stage {}: TP {} does not lie in {} nodes of {} GPUs", s, shape.tp,
-                                shape.n_nodes, node.gpus));
+    found.push_back(fmt::format("stage {}: TP {} does not lie in {} of {}", s, shape.tp,
+                                counted(shape.n_nodes, "node"), counted(node.gpus, "GPU")));
   if (shape.ep == 0 || shape.tp % shape.ep != 0)
     found.push_back(fmt::format("stage {}: EP {} does not divide TP {}", s, shape.ep, shape.tp));
 }
@@ -63,8 +64,8 @@ void check_parts(const Space& space, const Layout& layout, Problems& found) {
       alone &= shape.node_class == node_class && (s == first || shape.n_nodes == 1);
     }
     if (!alone || gpus > space.nodes[node_class].gpus)
-      found.push_back(fmt::format("stages {} to {} use {} GPUs of one node of {}", first, s - 1,
-                                  gpus, space.nodes[node_class].gpus));
+      found.push_back(fmt::format("stages {} to {} use {} of one node of {}", first, s - 1,
+                                  counted(gpus, "GPU"), space.nodes[node_class].gpus));
   }
 }
 
@@ -83,9 +84,9 @@ void check_layout(const Space& space, const SearchRequest& request, const Layout
   if (found.empty()) check_parts(space, layout, found);
   refuse("layout", found);
   if (most_replicas(space, layout, layout.n_replicas) < layout.n_replicas)
-    throw input_error("layout {}: {} GPUs, {} of them may be used, do not hold {} replicas",
-                      layout_text(layout), n_gpus(request.cluster), space.most_gpus,
-                      layout.n_replicas);
+    throw input_error("layout {}: {}, of which {} may be used: no room for {}", layout_text(layout),
+                      counted(n_gpus(request.cluster), "GPU"), space.most_gpus,
+                      counted(layout.n_replicas, "replica"));
 }
 
 }  // namespace weft::planner

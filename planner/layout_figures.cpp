@@ -23,18 +23,16 @@ Edge edge_after(const Space& space, const StageCosts& costs, const Layout& layou
   if (s + 1 == layout.stages.size()) return edge;
   const PlacedStage& from = layout.stages[s];
   const PlacedStage& to = layout.stages[s + 1];
-  const bool across = from.part != to.part;
-  const EdgeShape shape = {from.shape.tp, to.shape.tp, from.shape.node_class, to.shape.node_class,
-                           across};
+  const EdgeShape shape = edge_between(from, to);
   if (from.role != to.role) {
     edge.handover_ms = costs.handover_ms(shape, layout.schedule);
-    edge.bytes = across ? space.handover_bytes : 0;
+    edge.bytes = shape.across_nodes ? space.handover_bytes : 0;
     return edge;
   }
   edge.ms = costs.edge(shape, layout.schedule);
   const double bytes = (from.role != Role::decode ? space.prefill_edge_bytes : 0) +
                        (from.role != Role::prefill ? space.decode_edge_bytes : 0);
-  edge.bytes = across ? bytes : 0;
+  edge.bytes = shape.across_nodes ? bytes : 0;
   return edge;
 }
 
@@ -85,6 +83,19 @@ size_t nodes_of(const Space& space, const Layout& layout) {
 }
 
 }  // namespace
+
+EdgeShape edge_between(const PlacedStage& from, const PlacedStage& to) {
+  return {from.shape.tp, to.shape.tp, from.shape.node_class, to.shape.node_class,
+          from.part != to.part};
+}
+
+Candidate memory_only(const StageCosts& costs, const Layout& layout) {
+  Candidate made;
+  made.layout = layout;
+  for (size_t s = 0; s < layout.stages.size(); ++s)
+    made.stages.push_back(figures_of(costs, layout, s));
+  return made;
+}
 
 Candidate make_candidate(const Space& space, const StageCosts& costs, const Scorer& scorer,
                          const Layout& layout) {

@@ -1,4 +1,4 @@
-// Machine profiles as YAML: every size and time is checked, since files come from anywhere.
+// Machine profiles read from YAML: every size and time is checked, since files come from anywhere.
 #include "planner/machine_profile.h"
 
 #include <fmt/format.h>
@@ -19,10 +19,12 @@ namespace {
 constexpr size_t kMostPoints = 4096;  // of one axis
 constexpr size_t kMostShapes = 65536;
 constexpr size_t kMostSize = size_t{1} << 40;
+constexpr size_t kMostRanks = 4096;
 constexpr std::string_view kProfileKeys[] = {
     "version",           "name",       "aliases",          "base",
     "other_chip",        "rates",      "products",         "decode_attention",
-    "prefill_attention", "all_reduce", "send_recv_inside", "send_recv_across"};
+    "prefill_attention", "all_reduce", "send_recv_inside", "send_recv_across",
+    "overheads"};
 constexpr std::string_view kRateKeys[] = {"memory_gib", "memory_gbps", "bf16_tflops", "fp8_tflops",
                                           "nvlink_gbps"};
 
@@ -70,12 +72,17 @@ GpuRates read_rates(const YamlValue& map) {
   return rates;
 }
 
+size_t ranks_of(const YamlValue& map) {
+  return map.has("ranks") ? map.at("ranks").count(1, kMostRanks) : 1;
+}
+
 // One row for each pair of outputs and inputs, outputs first: the times at each of `tokens`.
 ProductCurve read_products(const YamlValue& map) {
-  constexpr std::string_view keys[] = {"format",  "source", "tokens",
+  constexpr std::string_view keys[] = {"format",  "ranks",  "source",      "tokens",
                                        "outputs", "inputs", "microseconds"};
   map.keys(keys);
   ProductCurve curve;
+  curve.ranks = ranks_of(map);
   curve.format = static_cast<NumberFormat>(map.at("format").choice(kNumberFormatNames));
   curve.source = map.at("source").text();
   curve.tokens = ascending(map.at("tokens"));
@@ -92,18 +99,40 @@ ProductCurve read_products(const YamlValue& map) {
 }
 
 DecodeAttentionCurve read_decode_attention(const YamlValue& map) {
-  constexpr std::string_view keys[] = {"kv", "source", "gbps", "tile_us", "most_context"};
+  constexpr std::string_view keys[] = {"kv",     "ranks",   "source",      "gbps",
+                                       "tflops", "tile_us", "most_context"};
   map.keys(keys);
-  return {static_cast<NumberFormat>(map.at("kv").choice(kNumberFormatNames)),
-          map.at("source").text(), positive(map.at("gbps")), at_least_zero(map.at("tile_us")),
-          map.at("most_context").count(1, kMostSize)};
+  DecodeAttentionCurve curve;
+  curve.kv = static_cast<NumberFormat>(map.at("kv").choice(kNumberFormatNames));
+  curve.ranks = ranks_of(map);
+  curve.source = map.at("source").text();
+  curve.gbps = positive(map.at("gbps"));
+  if (map.has("tflops")) curve.tflops = positive(map.at("tflops"));
+  curve.tile_us = at_least_zero(map.at("tile_us"));
+  curve.most_context = map.at("most_context").count(1, kMostSize);
+  return curve;
 }
 
 PrefillAttentionCurve read_prefill_attention(const YamlValue& map) {
-  constexpr std::string_view keys[] = {"source", "tflops", "half_tokens", "most_context"};
+  constexpr std::string_view keys[] = {"ranks", "source", "tflops", "half_tokens", "most_context"};
   map.keys(keys);
-  return {map.at("source").text(), positive(map.at("tflops")), at_least_zero(map.at("half_tokens")),
-          map.at("most_context").count(1, kMostSize)};
+  return {ranks_of(map), map.at("source").text(), positive(map.at("tflops")),
+          at_least_zero(map.at("half_tokens")), map.at("most_context").count(1, kMostSize)};
+}
+
+OverheadCurve read_overheads(const YamlValue& map) {
+  constexpr std::string_view keys[] = {"ranks",     "source",    "step_us",    "layer_us",
+                                       "pass_gbps", "sample_us", "sample_gbps"};
+  map.keys(keys);
+  OverheadCurve curve;
+  curve.ranks = ranks_of(map);
+  curve.source = map.at("source").text();
+  curve.step_us = at_least_zero(map.at("step_us"));
+  curve.layer_us = at_least_zero(map.at("layer_us"));
+  curve.pass_gbps = positive(map.at("pass_gbps"));
+  curve.sample_us = at_least_zero(map.at("sample_us"));
+  curve.sample_gbps = positive(map.at("sample_gbps"));
+  return curve;
 }
 
 MessageCurve read_messages(const YamlValue& map) {
@@ -162,8 +191,6 @@ void check_complete(const MachineProfile& profile, const YamlValue& map) {
        "products, bf16 first");
   need(!profile.decode_attention.empty(), "decode_attention");
   need(!profile.prefill_attention.empty(), "prefill_attention");
-  need(!profile.send_recv_inside.empty(), "send_recv_inside");
-  need(!profile.send_recv_across.empty(), "send_recv_across");
 }
 
 MachineProfile parse_profile(std::string_view text, const std::string& where,
@@ -186,6 +213,7 @@ MachineProfile parse_profile(std::string_view text, const std::string& where,
   profile.all_reduce = read_list<AllReduceCurve>(map, "all_reduce", read_all_reduce);
   profile.send_recv_inside = read_list<MessageCurve>(map, "send_recv_inside", read_send_recv);
   profile.send_recv_across = read_list<MessageCurve>(map, "send_recv_across", read_send_recv);
+  profile.overheads = read_list<OverheadCurve>(map, "overheads", read_overheads);
   if (map.has("base")) {
     if (!may_have_base) throw map.at("base").error("a base has no base of its own");
     if (!profile.products.empty() || !profile.decode_attention.empty())
@@ -203,26 +231,6 @@ MachineProfile parse_profile(std::string_view text, const std::string& where,
     throw map.at("other_chip").error("only a base can be of another chip");
   check_complete(profile, map);
   return profile;
-}
-
-std::string messages_text(const MessageCurve& curve) {
-  std::string text = fmt::format("source: {}\n", yaml_text(curve.source));
-  text += fmt::format("    bytes: [{}]\n", fmt::join(curve.bytes, ", "));
-  return text + fmt::format("    microseconds: [{}]\n", fmt::join(curve.microseconds, ", "));
-}
-
-std::string products_text(const ProductCurve& curve) {
-  std::string text = fmt::format("  - format: {}\n    source: {}\n", format_name(curve.format),
-                                 yaml_text(curve.source));
-  text += fmt::format("    tokens: [{}]\n", fmt::join(curve.tokens, ", "));
-  text += fmt::format("    outputs: [{}]\n", fmt::join(curve.outputs, ", "));
-  text += fmt::format("    inputs: [{}]\n    microseconds:\n", fmt::join(curve.inputs, ", "));
-  const size_t n = curve.tokens.size();
-  for (size_t row = 0; row < curve.microseconds.size(); row += n) {
-    const auto first = curve.microseconds.begin() + static_cast<std::ptrdiff_t>(row);
-    text += fmt::format("      - [{}]\n", fmt::join(first, first + static_cast<long>(n), ", "));
-  }
-  return text;
 }
 
 }  // namespace
@@ -255,46 +263,6 @@ MachineProfile find_machine_profile(const std::string& folder, const std::string
   const std::vector<std::string_view> known(names.begin(), names.end());
   throw UnknownName(fmt::format("no profile of GPU \"{}\"{}; {} has {}", gpu,
                                 did_you_mean(gpu, known), folder, fmt::join(names, ", ")));
-}
-
-std::string to_yaml(const MachineProfile& profile) {
-  WEFT_EXPECT(profile.base.empty());
-  const GpuRates& rates = profile.rates;
-  std::string text = fmt::format("version: 1\nname: {}\n", yaml_text(profile.name));
-  if (!profile.aliases.empty())
-    text += fmt::format("aliases: [{}]\n", fmt::join(profile.aliases, ", "));
-  text += "rates:\n";
-  text += fmt::format("  memory_gib: {}\n  memory_gbps: {}\n", rates.memory_gib, rates.memory_gbps);
-  text += fmt::format("  bf16_tflops: {}\n", rates.bf16_tflops);
-  if (rates.fp8_tflops > 0) text += fmt::format("  fp8_tflops: {}\n", rates.fp8_tflops);
-  if (rates.nvlink_gbps > 0) text += fmt::format("  nvlink_gbps: {}\n", rates.nvlink_gbps);
-  text += "products:\n";
-  for (const ProductCurve& curve : profile.products) text += products_text(curve);
-  text += "decode_attention:\n";
-  for (const DecodeAttentionCurve& curve : profile.decode_attention)
-    text += fmt::format(
-        "  - kv: {}\n    source: {}\n    gbps: {}\n    tile_us: {}\n"
-        "    most_context: {}\n",
-        format_name(curve.kv), yaml_text(curve.source), curve.gbps, curve.tile_us,
-        curve.most_context);
-  text += "prefill_attention:\n";
-  for (const PrefillAttentionCurve& curve : profile.prefill_attention)
-    text += fmt::format(
-        "  - source: {}\n    tflops: {}\n    half_tokens: {}\n"
-        "    most_context: {}\n",
-        yaml_text(curve.source), curve.tflops, curve.half_tokens, curve.most_context);
-  if (!profile.all_reduce.empty()) text += "all_reduce:\n";
-  for (const AllReduceCurve& reduce : profile.all_reduce)
-    text +=
-        fmt::format("  - implementation: {}\n    ranks: {}\n    {}",
-                    yaml_text(reduce.implementation), reduce.ranks, messages_text(reduce.curve));
-  const auto send_recv = [&](const char* key, const std::vector<MessageCurve>& curves) {
-    text += fmt::format("{}:\n", key);
-    for (const MessageCurve& curve : curves) text += "  - " + messages_text(curve);
-  };
-  send_recv("send_recv_inside", profile.send_recv_inside);
-  send_recv("send_recv_across", profile.send_recv_across);
-  return text;
 }
 
 }  // namespace weft::planner

@@ -27,6 +27,7 @@ struct GpuRates {
 // [inputs[k], outputs[n]]; all three sizes ascend.
 struct ProductCurve {
   NumberFormat format = NumberFormat::bf16;  // bf16 or fp8
+  size_t ranks = 1;                          // of a node, that computed at once
   std::string source;
   std::vector<size_t> tokens;
   std::vector<size_t> outputs;
@@ -36,12 +37,15 @@ struct ProductCurve {
   bool operator==(const ProductCurve&) const = default;
 };
 
-// One token a sequence against its KV cache: bytes read / gbps + tile_us for each sequence and KV
-// head. Kernel starts are the engine's.
+// One token a sequence against its KV cache: bytes read / gbps, or the query heads' arithmetic /
+// tflops where that is slower, + tile_us for each sequence and KV head. Kernel starts are the
+// engine's.
 struct DecodeAttentionCurve {
   NumberFormat kv = NumberFormat::bf16;
+  size_t ranks = 1;
   std::string source;
   double gbps = 0;
+  double tflops = 0;  // 0: never bound by arithmetic
   double tile_us = 0;
   size_t most_context = 0;  // measured up to here, tokens
 
@@ -50,6 +54,7 @@ struct DecodeAttentionCurve {
 
 // Causal attention over s tokens: FLOPs / (tflops * s / (s + half_tokens)).
 struct PrefillAttentionCurve {
+  size_t ranks = 1;
   std::string source;
   double tflops = 0;
   double half_tokens = 0;
@@ -75,6 +80,39 @@ struct AllReduceCurve {
   bool operator==(const AllReduceCurve&) const = default;
 };
 
+// What weft itself takes beside the curves above, timed on this machine: stands for its engine
+// profile's constants there.
+struct OverheadCurve {
+  size_t ranks = 1;
+  std::string source;
+  double step_us = 0;      // of a step on one stage: the batch, the scheduler, waking up
+  double layer_us = 0;     // of a layer: kernel starts
+  double pass_gbps = 0;    // of element-wise passes over [tokens, hidden]
+  double sample_us = 0;    // of a sequence that is sampled
+  double sample_gbps = 0;  // over its float32 logits
+
+  bool operator==(const OverheadCurve&) const = default;
+};
+
+// Curves of ranks that shared a node's cores and memory: of those, the one for so many ranks at
+// once or the next larger, else the largest. On GPUs, which share nothing, there is one curve.
+template <class Curve, class Wanted>
+const Curve* for_ranks(const std::vector<Curve>& curves, size_t ranks, Wanted&& wanted) {
+  const Curve* best = nullptr;
+  for (const Curve& curve : curves) {
+    if (!wanted(curve)) continue;
+    const bool closer = best == nullptr ||
+                        (best->ranks < ranks ? curve.ranks > best->ranks
+                                             : curve.ranks >= ranks && curve.ranks < best->ranks);
+    if (closer) best = &curve;
+  }
+  return best;
+}
+template <class Curve>
+const Curve* for_ranks(const std::vector<Curve>& curves, size_t ranks) {
+  return for_ranks(curves, ranks, [](const Curve&) { return true; });
+}
+
 struct MachineProfile {
   std::string name;                  // as cluster files say it: "h100-sxm"
   std::vector<std::string> aliases;  // as others call it: "h100"
@@ -84,10 +122,11 @@ struct MachineProfile {
   bool other_chip = false;  // the base is of another architecture: every time is extrapolated
   std::vector<ProductCurve> products;
   std::vector<DecodeAttentionCurve> decode_attention;
-  std::vector<PrefillAttentionCurve> prefill_attention;  // one
+  std::vector<PrefillAttentionCurve> prefill_attention;  // one for each number of ranks
   std::vector<AllReduceCurve> all_reduce;
-  std::vector<MessageCurve> send_recv_inside;  // one
-  std::vector<MessageCurve> send_recv_across;  // one
+  std::vector<MessageCurve> send_recv_inside;  // one, or none where one rank was calibrated alone
+  std::vector<MessageCurve> send_recv_across;  // one, or none where one node was
+  std::vector<OverheadCurve> overheads;        // none where weft was not timed
 
   bool operator==(const MachineProfile&) const = default;
 };
@@ -100,7 +139,7 @@ MachineProfile parse_machine_profile(std::string_view text, const std::string& w
 // The profile of a GPU model, by name or alias, in a folder of them; throws Error with the known
 // ones.
 MachineProfile find_machine_profile(const std::string& folder, const std::string& gpu);
-// Only for profiles without a base.
-std::string to_yaml(const MachineProfile& profile);
+// Only for profiles without a base. `comment` comes first, line by line.
+std::string to_yaml(const MachineProfile& profile, std::string_view comment = {});
 
 }  // namespace weft::planner

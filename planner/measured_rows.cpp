@@ -18,6 +18,8 @@ namespace {
 
 constexpr size_t kMostRowsBytes = size_t{64} << 20;
 constexpr size_t kMostCount = 1'000'000'000;
+constexpr size_t kMostGpus = 1'000'000;
+constexpr double kLeastMs = 1e-6, kMostMs = 1e12;
 
 struct Column {
   std::string_view name;
@@ -60,6 +62,8 @@ void read_cell(const std::string& text, double& to) {
   const auto [stop, bad] = std::from_chars(text.data(), end, value);
   if (bad != std::errc() || stop != end || !std::isfinite(value) || value <= 0)
     throw input_error("\"{}\" is not a number above 0", text);
+  if (value < kLeastMs || value > kMostMs)
+    throw input_error("{} is not from {} to {}", text, kLeastMs, kMostMs);
   to = value;
 }
 
@@ -99,6 +103,10 @@ void check_row(MeasuredRow& row) {
   positive("tp", row.tp);
   positive("pp", row.pp);
   positive("attention_dp", row.attention_dp);
+  // Each of them first: their product is one of three counts up to a billion.
+  if (std::max({row.tp, row.pp, row.attention_dp}) > kMostGpus || gpus_of(row) > kMostGpus)
+    throw input_error("tp {}, pp {} and attention_dp {} are more than {} GPUs", row.tp, row.pp,
+                      row.attention_dp, kMostGpus);
   row.moe_tp = std::max<size_t>(1, row.moe_tp);
   row.moe_ep = std::max<size_t>(1, row.moe_ep);
 }

@@ -75,7 +75,7 @@ class Run {
   void explain(const ServingModel& serving, SearchResult& result) {
     const Workload& workload = request_.workload;
     refuse_widths(request_, space_, result.refused);
-    refuse_memory(space_, tables_, costs_, scorer_, result.refused);
+    refuse_memory(space_, tables_, costs_, result.refused);
     if (workload.slo_ttft_ms || workload.slo_tpot_ms) {
       const Scorer closest(space_, workload, serving, Goal::closest);
       Sweep sweep(space_, tables_, closest);

@@ -50,6 +50,8 @@ struct PlacedStage {
   bool operator==(const PlacedStage&) const = default;
 };
 
+EdgeShape edge_between(const PlacedStage& from, const PlacedStage& to);
+
 struct Layout {
   size_t n_replicas = 1;
   Schedule schedule;                // of one replica

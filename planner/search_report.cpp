@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/counted.h"
 #include "planner/layout_figures.h"
 #include "planner/problem_list.h"
 #include "planner/shard_shapes.h"
@@ -35,11 +36,10 @@ size_t stages_that_fit(const Space& space, const Capacities& most, size_t kind) 
   return 0;
 }
 
-std::string first_shortage(const Space& space, const StageCosts& costs, const Scorer& scorer,
-                           Layout layout, const Schedule& schedule) {
+std::string first_shortage(const Space& space, const StageCosts& costs, Layout layout,
+                           const Schedule& schedule) {
   layout.schedule = schedule;
-  const std::vector<std::string> found =
-      memory_problems(space, make_candidate(space, costs, scorer, layout));
+  const std::vector<std::string> found = memory_problems(space, memory_only(costs, layout));
   return found.empty() ? "" : found.front();
 }
 
@@ -48,13 +48,14 @@ std::string remedy_for(const Space& space, size_t kind, size_t stages) {
   if (stages == 0) return "a wider TP, a shorter context or smaller weights";
   const std::string name = family_name(space, {kind, stages});
   if (stages * tp > space.most_gpus)
-    return fmt::format("{} on {} GPUs; there are {}", name, stages * tp, space.most_gpus);
+    return fmt::format("{} on {}; there {} {}", name, counted(stages * tp, "GPU"),
+                       space.most_gpus == 1 ? "is" : "are", space.most_gpus);
   return name;
 }
 
 // A family that has room for one sequence, but not for all that a replica is asked to hold.
 void refuse_batch(const Space& space, StageTables& tables, const StageCosts& costs,
-                  const Scorer& scorer, const Family& family, std::vector<Refusal>& refused) {
+                  const Family& family, std::vector<Refusal>& refused) {
   Layout layout = uniform_layout(space, family);
   const size_t n = most_replicas(space, layout, space.most_replicas);
   if (n == 0 || space.concurrency == 0) return;
@@ -69,7 +70,7 @@ void refuse_batch(const Space& space, StageTables& tables, const StageCosts& cos
   }
   if (fitting == 0 || fitting >= wanted) return;
   const Schedule schedule = {2 * fitting, 1, space.chunks.front()};
-  const std::string shortage = first_shortage(space, costs, scorer, layout, schedule);
+  const std::string shortage = first_shortage(space, costs, layout, schedule);
   if (shortage.empty()) return;
   refused.push_back({fmt::format("{}, batch {}", family_name(space, family), 2 * fitting), shortage,
                      fmt::format("a batch of {}: others wait", fitting)});
@@ -89,7 +90,7 @@ std::string difference(Objective objective, const Candidate& a, const Candidate&
   text += against("TTFT", a.served.ttft_ms, b.served.ttft_ms, " ms");
   text += ", " + against("TPOT", a.served.tpot_ms, b.served.tpot_ms, " ms");
   text += ", " + against("tokens/s", a.tokens_per_s, b.tokens_per_s, "");
-  text += fmt::format(", {} GPUs against {}", a.gpus, b.gpus);
+  text += fmt::format(", {} against {}", counted(a.gpus, "GPU"), b.gpus);
   text += ", " +
           against("slowest stage decodes in", a.times.decode_max_ms, b.times.decode_max_ms, " ms");
   text += ", " + against("all stages in", a.times.decode_sum_ms, b.times.decode_sum_ms, " ms");
@@ -130,15 +131,15 @@ void refuse_widths(const SearchRequest& request, const Space& space,
     else if (problem.starts_with(name + " "))
       refused.push_back({name, problem.substr(name.size() + 1), ""});
     else if (tp > space.most_gpus)
-      refused.push_back({name, fmt::format("{} GPUs may be used", space.most_gpus), ""});
+      refused.push_back({name, fmt::format("{} may be used", counted(space.most_gpus, "GPU")), ""});
     else
-      refused.push_back({name, fmt::format("a node has at most {} GPUs", largest_node),
+      refused.push_back({name, fmt::format("a node has at most {}", counted(largest_node, "GPU")),
                          request.tp_across_nodes ? "" : "TP across nodes, when asked for"});
   }
 }
 
 void refuse_memory(const Space& space, StageTables& tables, const StageCosts& costs,
-                   const Scorer& scorer, std::vector<Refusal>& refused) {
+                   std::vector<Refusal>& refused) {
   const Capacities& most = tables.most_capacities(space.kv_floor(1, false));
   const Schedule least = {1, 1, space.chunks.front()};
   for (size_t kind = 0; kind < space.kinds.size(); ++kind) {
@@ -150,13 +151,13 @@ void refuse_memory(const Space& space, StageTables& tables, const StageCosts& co
     for (const size_t p : std::set<size_t>{1, n_short}) {
       if (p == 0 || p > n_short) continue;
       const Layout layout = uniform_layout(space, {kind, p});
-      const std::string shortage = first_shortage(space, costs, scorer, layout, least);
+      const std::string shortage = first_shortage(space, costs, layout, least);
       if (!shortage.empty())
         refused.push_back(
             {family_name(space, {kind, p}), shortage, remedy_for(space, kind, fitting)});
     }
     if (fitting > 0 && fitting * space.kinds[kind].tp <= space.most_gpus)
-      refuse_batch(space, tables, costs, scorer, {kind, fitting}, refused);
+      refuse_batch(space, tables, costs, {kind, fitting}, refused);
   }
 }
 

@@ -11,7 +11,7 @@ void refuse_widths(const SearchRequest& request, const Space& space, std::vector
 
 // Families without room for one sequence, or for all that a replica is asked to hold.
 void refuse_memory(const Space& space, StageTables& tables, const StageCosts& costs,
-                   const Scorer& scorer, std::vector<Refusal>& refused);
+                   std::vector<Refusal>& refused);
 
 // Families that miss the limits at their nearest; `closest` is a sweep under Goal::closest.
 void refuse_slow(const Scorer& scorer, const Workload& workload,

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "planner/bisect.h"
 #include "planner/problem_list.h"
 #include "planner/shard_shapes.h"
 
@@ -108,6 +109,7 @@ Space make_space(const SearchRequest& request) {
   space.n_layers = request.model.n_layers;
   space.most_stages = std::min(request.max_stages, 2 * space.n_layers);
   space.nodes = request.cluster.nodes;
+  space.n_nodes = n_nodes(request.cluster);
   space.most_gpus = std::min(n_gpus(request.cluster), workload.max_gpus.value_or(kMostClusterGpus));
   space.concurrency = static_cast<double>(workload.concurrency.value_or(0));
   space.most_replicas = std::min(space.most_gpus, workload.concurrency.value_or(kMostConcurrency));
@@ -149,15 +151,7 @@ size_t most_replicas(const Space& space, const Layout& layout, size_t most) {
       if (taken[c] > space.nodes[c].count) return false;
     return true;
   };
-  size_t low = 0, high = std::min(most, space.most_gpus / gpus);  // fits(low), and not above high
-  while (low < high) {
-    const size_t middle = low + (high - low + 1) / 2;
-    if (fits(middle))
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return low;
+  return last_that(0, std::min(most, space.most_gpus / gpus), fits);
 }
 
 }  // namespace weft::planner

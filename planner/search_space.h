@@ -26,6 +26,7 @@ struct Space {
   size_t most_stages = 0;
   size_t most_gpus = 0;      // of all replicas
   size_t most_replicas = 0;  // no more than there are requests
+  size_t n_nodes = 0;
   std::vector<NodeClass> nodes;
   std::vector<Kind> kinds;
   std::vector<size_t> widths;  // of the kinds, ascending
@@ -60,6 +61,7 @@ struct Space {
   }
 };
 
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
 inline constexpr size_t kMostBatch = size_t{1} << 20;
 
 // Throws Error with every problem of the request.

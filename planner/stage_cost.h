@@ -53,6 +53,7 @@ struct BytesPart {
 };
 
 // What the search relies on:
+// - Where times are affine in layers, a layer more costs the same whatever the stage's ends are.
 // - Times and bytes of stages that differ only in n_layers do not fall with more layers.
 // - Of the schedule, prefill_ms depends on prefill_chunk alone, decode_ms on ceil(batch / M) alone.
 // - Bytes do not fall when batch, ceil(batch / M), M or prefill_chunk rises.
@@ -66,6 +67,13 @@ class StageCosts {
 
   // Compute and the collectives inside the stage.
   virtual StageTimes stage(const StageShape& shape, const Schedule& schedule) const = 0;
+  // One phase of it alone, where that is cheaper.
+  virtual double prefill_ms(const StageShape& shape, const Schedule& schedule) const {
+    return stage(shape, schedule).prefill_ms;
+  }
+  virtual double decode_ms(const StageShape& shape, const Schedule& schedule) const {
+    return stage(shape, schedule).decode_ms;
+  }
   virtual StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const = 0;
   // Added to the last prefill stage where prefill and decode have groups of their own: the KV of
   // one chunk goes to the decode group, whose first stage is the receiver.

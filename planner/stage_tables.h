@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -42,7 +43,7 @@ class StageTables {
 
   const TimeTable& prefill(size_t chunk);
   const TimeTable& decode(size_t batch_in_flight);
-  // With so many KV blocks at least.
+  // With so many KV blocks at least. Equal ones are the same object.
   const Capacities& capacities(const Schedule& schedule, size_t kv_blocks);
   // The same with the bytes of the least schedule: never fewer layers than with another.
   const Capacities& most_capacities(size_t kv_blocks) {
@@ -51,16 +52,22 @@ class StageTables {
   bool fits(const StageShape& shape, const Schedule& schedule, size_t kv_blocks) const;
 
  private:
-  TimeTable make_table(const Schedule& schedule, double StageTimes::*phase, bool handover) const;
-  void fill_stage(const Kind& kind, size_t ends, const Schedule& schedule,
-                  double StageTimes::*phase, double* times) const;
+  enum class Phase { prefill, decode };
+
+  TimeTable make_table(const Schedule& schedule, Phase phase) const;
+  double stage_ms(const Kind& kind, size_t layers, size_t ends, const Schedule& schedule,
+                  Phase phase) const;
+  void fill_stage(const Kind& kind, size_t ends, const Schedule& schedule, Phase phase,
+                  double layer_ms, double* times) const;
+  void fill_edges(const Schedule& schedule, Phase phase, TimeTable& table) const;
   size_t capacity(const Kind& kind, size_t ends, const Schedule& schedule, size_t kv_blocks) const;
 
   const Space& space_;
   const StageCosts& costs_;
   std::map<size_t, TimeTable> prefill_;
   std::map<size_t, TimeTable> decode_;
-  std::map<std::tuple<size_t, size_t, size_t, size_t>, Capacities> capacities_;
+  std::set<Capacities> kept_capacities_;
+  std::map<std::tuple<size_t, size_t, size_t, size_t>, const Capacities*> capacities_;
 };
 
 inline size_t batch_in_flight(const Schedule& schedule) {

@@ -19,6 +19,7 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 // Sizes of one rank.
 struct RankSizes {
   size_t heads, kv_heads, ffn, vocab;
+  size_t at_once;       // ranks of a node in this stage
   size_t expert_ranks;  // ranks that share the experts out
   size_t expert_ffn;    // columns of an expert on this rank
 
@@ -28,23 +29,35 @@ struct RankSizes {
     kv_heads = divide_up(model.n_kv_heads, shape.tp);
     ffn = divide_up(model.ffn, shape.tp);
     vocab = divide_up(model.vocab, shape.tp);
+    at_once = shape.tp / std::max<size_t>(1, shape.n_nodes);
     expert_ranks = std::max<size_t>(1, shape.ep);
     expert_ffn = divide_up(model.ffn * expert_ranks, shape.tp * setting.attention_dp);
     expert_ffn = std::min(expert_ffn, model.ffn);
+  }
+
+  HeadCounts head_counts(const StepSetting& setting) const {
+    return {heads, kv_heads, setting.model->head_dim};
   }
 };
 
 // Products of one layer but the experts'.
 Estimate layer_products(const StepSetting& s, const RankSizes& rank, size_t tokens) {
   const ModelSpec& model = *s.model;
-  const MachineProfile& gpu = *s.machine;
+  const auto product = [&](NumberFormat format, size_t outputs, size_t inputs) {
+    return product_us(*s.machine, format, tokens, outputs, inputs, rank.at_once);
+  };
   const size_t qkv = (rank.heads + 2 * rank.kv_heads) * model.head_dim;
-  Estimate sum = product_us(gpu, s.weights, tokens, qkv, model.hidden);
-  sum += product_us(gpu, s.weights, tokens, model.hidden, rank.heads * model.head_dim);
+  Estimate sum = product(s.weights, qkv, model.hidden);
+  sum += product(s.weights, model.hidden, rank.heads * model.head_dim);
   if (model.n_experts != 0)  // the router stays in bf16
-    return sum + product_us(gpu, NumberFormat::bf16, tokens, model.n_experts, model.hidden);
-  sum += product_us(gpu, s.weights, tokens, 2 * rank.ffn, model.hidden);
-  return sum + product_us(gpu, s.weights, tokens, model.hidden, rank.ffn);
+    return sum + product(NumberFormat::bf16, model.n_experts, model.hidden);
+  sum += product(s.weights, 2 * rank.ffn, model.hidden);
+  return sum + product(s.weights, model.hidden, rank.ffn);
+}
+
+Estimate head_product(const StepSetting& s, const RankSizes& rank, size_t rows) {
+  return product_us(*s.machine, NumberFormat::bf16, rows, rank.vocab, s.model->hidden,
+                    rank.at_once);
 }
 
 // Experts of one layer on one rank: reading those that have tokens, or arithmetic over the tokens.
@@ -81,7 +94,52 @@ Estimate layer_collectives(const StepSetting& s, const StageShape& shape, double
 
 double layers_of(const StageShape& shape) { return static_cast<double>(shape.n_layers); }
 
+// What weft was timed to take on this very machine; null where it was not, and for other engines.
+const OverheadCurve* timed_overheads(const StepSetting& s, const RankSizes& rank) {
+  return s.engine->name == "weft" ? for_ranks(s.machine->overheads, rank.at_once) : nullptr;
+}
+
+// The engine's constants, or those that were timed: curves are then of weft's own kernels, and
+// waiting ranks and kernel starts are in them.
+EngineConstants constants_of(const StepSetting& s, const OverheadCurve* timed) {
+  EngineConstants constants = s.engine->constants;
+  if (timed == nullptr) return constants;
+  constants.products = constants.attention = constants.prefill_products = 1;
+  constants.all_reduce_us = constants.prefill_layer_us = 0;
+  constants.step_us = timed->step_us;
+  constants.layer_us = timed->layer_us;
+  const double logits_bytes = static_cast<double>(s.model->vocab) * 4;
+  constants.sequence_us = timed->sample_us + logits_bytes / timed->sample_gbps * 1e-3;
+  return constants;
+}
+
+// Element-wise work of one layer. What weft was timed to take is mostly of what a rank holds of a
+// layer: the chunks of its row-parallel sums, its activations.
+double passes_us(const StepSetting& s, const StageShape& shape, const OverheadCurve* timed,
+                 double tokens) {
+  const double gbps = timed != nullptr ? timed->pass_gbps * static_cast<double>(shape.tp)
+                                       : s.machine->rates.memory_gbps;
+  return layer_pass_bytes(tokens, static_cast<double>(s.model->hidden)) / gbps * 1e-3;
+}
+
+// What a step sends beside its layers' sums, as weft does it: the embedding's sum, the logits'
+// shards to the rank that samples, and the tokens back to the first stage.
+Estimate step_messages(const StepSetting& s, const StageShape& shape, const RankSizes& rank,
+                       double tokens, double rows) {
+  Estimate sum;
+  if (shape.has_embedding) sum += layer_collectives(s, shape, tokens) * 0.5;
+  if (!shape.has_head) return sum;
+  const double shard_bytes = rows * static_cast<double>(rank.vocab) * 4;
+  if (shape.tp > 1) sum += send_recv_us(*s.machine, s.link, false, shard_bytes);
+  if (!shape.has_embedding) sum += send_recv_us(*s.machine, s.link, false, 1);
+  return sum;
+}
+
 }  // namespace
+
+double layer_pass_bytes(double tokens, double hidden) {
+  return tokens * hidden * kActivationBytes * kElementwisePasses;
+}
 
 double experts_touched(const ModelSpec& model, double tokens) {
   if (model.n_experts == 0) return 0;
@@ -101,9 +159,11 @@ double layer_active_weights(const ModelSpec& model) {
 StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batch, double context) {
   WEFT_EXPECT(s.model && s.machine && s.engine && shape.tp > 0 && batch > 0);
   const RankSizes rank(s, shape);
-  const EngineConstants& engine = s.engine->constants;
+  const OverheadCurve* timed = timed_overheads(s, rank);
+  const EngineConstants engine = constants_of(s, timed);
   const double layers = layers_of(shape);
   const size_t own = divide_up(batch, s.attention_dp);  // sequences of this rank's attention
+  const double sequences = static_cast<double>(batch);
   StepParts parts;
   parts.extrapolated = s.machine->other_chip;
   const auto ms = [&](const Estimate& estimate) {
@@ -111,26 +171,28 @@ StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batc
     return estimate.us * 1e-3;
   };
   parts.products_ms = layers * ms(layer_products(s, rank, own)) * engine.products;
-  parts.experts_ms = layers * layer_experts_us(s, rank, static_cast<double>(batch)) * 1e-3;
+  parts.experts_ms = layers * layer_experts_us(s, rank, sequences) * 1e-3;
   parts.attention_ms = layers *
                        ms(decode_attention_us(*s.machine, s.kv_key, s.kv_value, own, context,
-                                              rank.kv_heads, s.model->head_dim)) *
+                                              rank.head_counts(s), rank.at_once)) *
                        engine.attention;
-  parts.collectives_ms = layers * ms(layer_collectives(s, shape, static_cast<double>(batch)));
+  parts.collectives_ms = layers * ms(layer_collectives(s, shape, sequences));
   if (shape.tp * s.attention_dp > 1) parts.collectives_ms += layers * 2e-3 * engine.all_reduce_us;
   parts.other_ms = layers * engine.layer_us * 1e-3;
-  if (shape.has_head)
-    parts.head_ms =
-        ms(product_us(*s.machine, NumberFormat::bf16, own, rank.vocab, s.model->hidden));
+  if (shape.has_head) parts.head_ms = ms(head_product(s, rank, own));
   parts.host_ms = engine.step_us * 1e-3;
   if (shape.has_head) parts.host_ms += static_cast<double>(own) * engine.sequence_us * 1e-3;
+  if (timed == nullptr) return parts;
+  parts.other_ms += layers * passes_us(s, shape, timed, sequences) * 1e-3;
+  parts.collectives_ms += ms(step_messages(s, shape, rank, sequences, sequences));
   return parts;
 }
 
 StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tokens, double prior) {
   WEFT_EXPECT(s.model && s.machine && s.engine && shape.tp > 0 && tokens > 0);
   const RankSizes rank(s, shape);
-  const EngineConstants& engine = s.engine->constants;
+  const OverheadCurve* timed = timed_overheads(s, rank);
+  const EngineConstants engine = constants_of(s, timed);
   const double layers = layers_of(shape);
   const double count = static_cast<double>(tokens);
   StepParts parts;
@@ -143,18 +205,19 @@ StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tok
   // Groups of data-parallel attention prefill a prompt each, and meet at the experts.
   const double all_groups = count * static_cast<double>(s.attention_dp);
   parts.experts_ms = layers * layer_experts_us(s, rank, all_groups) * 1e-3;
-  parts.attention_ms =
-      layers * ms(prefill_attention_us(*s.machine, count, prior, rank.heads, s.model->head_dim));
+  parts.attention_ms = layers * ms(prefill_attention_us(*s.machine, count, prior,
+                                                        rank.head_counts(s), rank.at_once));
   parts.collectives_ms = layers * ms(layer_collectives(s, shape, all_groups));
-  const double passes_us = count * static_cast<double>(s.model->hidden) * kActivationBytes *
-                           kElementwisePasses / s.machine->rates.memory_gbps * 1e-3;
-  parts.other_ms = layers * passes_us * 1e-3;
-  if (shape.has_head)
-    parts.head_ms = ms(product_us(*s.machine, NumberFormat::bf16, 1, rank.vocab, s.model->hidden));
+  parts.other_ms = layers * passes_us(s, shape, timed, count) * 1e-3;
+  if (shape.has_head) parts.head_ms = ms(head_product(s, rank, 1));
   // The host enqueues a prefill kernel by kernel; a GPU that is quicker waits for it.
   const double gpu_ms = parts.total_ms() - parts.head_ms;
   parts.host_ms = std::max(0.0, layers * engine.prefill_layer_us * 1e-3 - gpu_ms);
   parts.host_ms += engine.step_us * 1e-3;
+  if (timed == nullptr) return parts;
+  parts.other_ms += layers * timed->layer_us * 1e-3;
+  if (shape.has_head) parts.host_ms += engine.sequence_us * 1e-3;
+  parts.collectives_ms += ms(step_messages(s, shape, rank, count, 1));
   return parts;
 }
 

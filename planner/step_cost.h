@@ -46,6 +46,9 @@ StepParts decode_step(const StepSetting& setting, const StageShape& shape, size_
 StepParts prefill_step(const StepSetting& setting, const StageShape& shape, size_t tokens,
                        double prior);
 
+// Bytes that the element-wise work of one layer reads and writes.
+double layer_pass_bytes(double tokens, double hidden);
+
 // Experts that get at least one of `tokens` tokens, of a router that favours none.
 double experts_touched(const ModelSpec& model, double tokens);
 

@@ -1,12 +1,15 @@
-// How long the search takes: over GPUs (nodes of eight) and over layers, for each objective. The
-// model is DeepSeek-Coder 33B, with other numbers of layers in the second table.
+// How long the search takes with the planner's own cost model, the H100's profile and weft's
+// engine: over GPUs (nodes of eight) and over layers, for each objective. The model is
+// DeepSeek-Coder 33B, with other numbers of layers in the second table. The model's tables are
+// filled anew each time.
 #include <benchmark/benchmark.h>
 
 #include <string>
 
+#include "planner/catalog.h"
+#include "planner/cost_model.h"
 #include "planner/search.h"
-#include "tests/planner/random_costs.h"
-#include "tests/planner/roofline_costs.h"
+#include "planner/serving_model.h"
 
 namespace weft::planner {
 namespace {
@@ -25,8 +28,21 @@ SearchRequest request_for(size_t gpus, size_t layers, Objective objective) {
 }
 
 void run(benchmark::State& state, const SearchRequest& request) {
-  const RooflineCosts costs(request.model, request.cluster, 2048);
-  const SimpleServing serving(request.workload.prompt_tokens, request.workload.output_tokens);
+  Catalog catalog(std::string(WEFT_SOURCE_DIR) + "/configs");
+  CostSetting setting;
+  setting.model = request.model;
+  setting.engine = catalog.engine("weft");
+  setting.prompt_tokens = request.workload.prompt_tokens;
+  setting.output_tokens = request.workload.output_tokens;
+  for (const NodeClass& node : request.cluster.nodes) {
+    const double share =
+        static_cast<double>(node.nic_count) * node.nic_gbps / static_cast<double>(node.gpus);
+    setting.nodes.push_back(
+        {catalog.machine(node.gpu), node.gpu_memory_gib, {share, node.nic_latency_us}});
+  }
+  const CostModel costs(std::move(setting));
+  const ContinuousBatching serving({request.workload.prompt_tokens, request.workload.output_tokens},
+                                   costs.habits());
   SearchResult result;
   for (auto _ : state) result = search(request, costs, serving);
   state.SetLabel(layout_text(result.best.layout));
@@ -65,7 +81,8 @@ void search_mixed(benchmark::State& state) {
     request.cluster.nodes.push_back(request.cluster.nodes.front());
     request.cluster.nodes.back().name = "class" + std::to_string(c);
     request.cluster.nodes.back().gpus = gpus[c];
-    request.cluster.nodes.back().nvlink_gbps = 300;
+    request.cluster.nodes.back().gpu = c % 2 == 1 ? "h200-sxm" : "h100-sxm";
+    request.cluster.nodes.back().gpu_memory_gib = c % 2 == 1 ? 139.8 : 79.6;
   }
   run(state, request);
 }

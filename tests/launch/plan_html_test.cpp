@@ -75,8 +75,12 @@ TEST_F(PlanHtmlTest, IsOneWholePage) {
   EXPECT_EQ(count(html, "class=\"free\" x"), 16u) << "a bar a GPU";
   EXPECT_GE(count(html, "class=\"step-prefill\""), 4u);
   EXPECT_GE(count(html, "class=\"step-decode\""), 4u);
-  for (const char* heading : {"Stages and memory", "Schedule", "Layouts, best first", "Refused"})
+  for (const char* heading : {"Stages and memory", "Schedule", "The layout given", "Refused"})
     EXPECT_EQ(count(html, std::string("<h2>") + heading), 1u) << heading;
+  EXPECT_EQ(count(html, "best"), 0u) << "nothing was searched";
+  const std::string searched =
+      page({"--model", model("llama-3.1-8b"), "--cluster", cluster("h100-1x8")});
+  EXPECT_EQ(count(searched, "<h2>Layouts, best first"), 1u);
 }
 
 TEST_F(PlanHtmlTest, NeedsNoNetworkAndNoScript) {

@@ -236,7 +236,7 @@ TEST_F(PlanSearchTest, RefusesFlagsThatMeanNothingHere) {
 TEST_F(PlanSearchTest, RefusesLayoutsThatTheClusterCannotHold) {
   refused_33b({"--layout", "62x16"}, "TP 16");
   refused_33b({"--layout", "61x8"}, "the stages have 61 layers, the model has 62");
-  refused_33b({"--layout", "3*62x8"}, "do not hold 3 replicas");
+  refused_33b({"--layout", "3*62x8"}, "no room for 3 replicas");
   refused_33b({"--layout", "0*62x8"}, "at least 1");
   expect_refused({"--model", model("llama-3.1-70b"), "--cluster", cluster("h100-2x8"), "--configs",
                   config(""), "--layout", "80x1"},

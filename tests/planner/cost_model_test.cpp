@@ -71,6 +71,74 @@ TEST(CostModel, EdgesCostMoreBetweenNodesAndBetweenWidths) {
   EXPECT_LT(sliced.prefill_ms, across.prefill_ms);  // eight slices over as many cards
 }
 
+// 62 layers of eight KV heads of 128 numbers: 253,952 bytes a token in bf16, over 50 GB/s.
+TEST(CostModel, AHandOverSendsTheChunksKeysAndValuesOverTheLink) {
+  CostSetting setting = cost_setting("deepseek-coder-33b", "h100-sxm");
+  setting.nodes[0].link = {25, 5};
+  const CostModel costs(setting);
+  const double bytes = 512 * 253952.0;
+  const double one = costs.handover_ms({1, 1, 0, 0, true}, schedule(32));
+  EXPECT_GT(one, bytes / 25e6);
+  EXPECT_LT(one, 1.3 * bytes / 25e6);
+  EXPECT_LT(costs.handover_ms({4, 4, 0, 0, true}, schedule(32)), one / 3);
+  EXPECT_GT(costs.handover_ms({4, 2, 0, 0, true}, schedule(32)), one / 3);
+  EXPECT_LT(costs.handover_ms({1, 1, 0, 0, false}, schedule(32)), one);
+  setting.kv_key = setting.kv_value = NumberFormat::fp8;
+  EXPECT_LT(CostModel(setting).handover_ms({1, 1, 0, 0, true}, schedule(32)), 0.6 * one);
+}
+
+TEST(CostModel, LinksOfOtherRatesThanTheCurvesScaleTheBytesAndSaySo) {
+  CostSetting setting = cost_setting("deepseek-coder-33b", "h100-sxm");
+  const EdgeShape inside = {2, 2, 0, 0, false};
+  const Schedule at = schedule(32, 1, 2048);
+  const CostModel measured(setting);
+  EXPECT_FALSE(measured.edge_extrapolated(inside, at, false));
+  setting.nodes[0].machine.rates.nvlink_gbps /= 2;
+  const CostModel slow(setting);
+  EXPECT_TRUE(slow.edge_extrapolated(inside, at, false));
+  EXPECT_GT(slow.edge(inside, at).prefill_ms, 1.3 * measured.edge(inside, at).prefill_ms);
+  EXPECT_LT(slow.edge(inside, at).prefill_ms, 2 * measured.edge(inside, at).prefill_ms);
+  const StageShape shape = whole_model(setting.model, 8);
+  EXPECT_GT(slow.prefill_parts(shape, at).collectives_ms,
+            measured.prefill_parts(shape, at).collectives_ms);
+  EXPECT_TRUE(slow.prefill_parts(shape, at).extrapolated);
+}
+
+TEST(CostModel, OnePhaseAloneIsThatOfBoth) {
+  const CostModel costs(cost_setting("qwen3-30b-a3b", "h200-sxm"));
+  const StageShape shape = whole_model(costs.setting().model, 2);
+  const StageTimes both = costs.stage(shape, schedule(31, 2, 1024));
+  EXPECT_EQ(costs.prefill_ms(shape, schedule(31, 2, 1024)), both.prefill_ms);
+  EXPECT_EQ(costs.decode_ms(shape, schedule(31, 2, 1024)), both.decode_ms);
+}
+
+// A host whose ranks were timed: weft's own times stand for the engine's, the curve of as many
+// ranks as the stage has is taken, and a profile of one rank prices no other.
+TEST(CostModel, TimedOverheadsStandForTheEnginesOwn) {
+  CostSetting setting = cost_setting("deepseek-coder-1.3b", "cpu");
+  MachineProfile& cpu = setting.nodes[0].machine;
+  OverheadCurve alone{1, "a test", 100, 10, 2, 3, 4}, two{2, "a test", 200, 20, 2, 3, 4};
+  cpu.overheads = {alone};
+  const StageShape one = whole_model(setting.model, 1), both = whole_model(setting.model, 2);
+  const double vocab_us = 4.0 * static_cast<double>(setting.model.vocab) / 4 * 1e-3;
+  const StepParts parts = CostModel(setting).decode_parts(one, schedule(1));
+  EXPECT_NEAR(parts.host_ms, (100 + 3 + vocab_us) * 1e-3, 1e-9);
+  const double passes_us = layer_pass_bytes(1, 2048) / 2 * 1e-3;
+  EXPECT_NEAR(parts.other_ms, 24 * (10 + passes_us) * 1e-3, 1e-9);
+  const double before = CostModel(setting).decode_parts(both, schedule(1)).host_ms;
+  cpu.overheads.push_back(two);
+  EXPECT_NEAR(CostModel(setting).decode_parts(both, schedule(1)).host_ms - before, 0.1, 1e-9);
+  setting.engine.name = "another";
+  EXPECT_NEAR(CostModel(setting).decode_parts(one, schedule(1)).host_ms,
+              setting.engine.constants.step_us * 1e-3 + setting.engine.constants.sequence_us * 1e-3,
+              1e-9);
+  cpu.send_recv_inside.clear();
+  EXPECT_SAYS(error_of([&] {
+                CostModel(setting).edge({1, 1, 0, 0, false}, schedule(1));
+              }),
+              "calibrate it under mpirun with two ranks or more");
+}
+
 TEST(CostModel, MemoryOfAGpuIsTheEnginesShareOfIt) {
   CostSetting setting = cost_setting("llama-3.1-8b", "h100-sxm");
   setting.engine.habits.memory_fraction = 0.5;

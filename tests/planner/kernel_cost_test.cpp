@@ -87,23 +87,24 @@ TEST(KernelCost, AGpuWithoutACurveOfTheFormatIsRefused) {
 TEST(KernelCost, DecodeAttentionReadsTheCacheOnce) {
   const MachineProfile h100 = machine("h100-sxm");
   const auto us = [&](size_t batch, double context, NumberFormat kv) {
-    return decode_attention_us(h100, kv, kv, batch, context, 8, 128).us;
+    return decode_attention_us(h100, kv, kv, batch, context, {32, 8, 128}).us;
   };
   // 32 sequences of 8,192 tokens, 8 heads of 128: 1.07 GB; measured 352.8 us of which 14 start.
   EXPECT_NEAR(us(32, 8192, NumberFormat::bf16), 340, 20);
   EXPECT_NEAR(us(32, 8192, NumberFormat::fp8), 190, 15);
   EXPECT_NEAR(us(64, 8192, NumberFormat::bf16), 2 * us(32, 8192, NumberFormat::bf16), 1e-6);
-  EXPECT_TRUE(decode_attention_us(h100, NumberFormat::bf16, NumberFormat::bf16, 1, 2e5, 8, 128)
-                  .extrapolated);
+  EXPECT_TRUE(
+      decode_attention_us(h100, NumberFormat::bf16, NumberFormat::bf16, 1, 2e5, {32, 8, 128})
+          .extrapolated);
 }
 
 TEST(KernelCost, PrefillAttentionGrowsWithWhatPrecedes) {
   const MachineProfile h100 = machine("h100-sxm");
-  const double first = prefill_attention_us(h100, 512, 0, 32, 128).us;
-  const double fourth = prefill_attention_us(h100, 512, 1536, 32, 128).us;
+  const double first = prefill_attention_us(h100, 512, 0, {32, 8, 128}).us;
+  const double fourth = prefill_attention_us(h100, 512, 1536, {32, 8, 128}).us;
   EXPECT_GT(fourth, 2 * first);
   // 8,192 tokens, 32 heads: measured 912 us.
-  EXPECT_NEAR(prefill_attention_us(h100, 8192, 0, 32, 128).us, 912, 60);
+  EXPECT_NEAR(prefill_attention_us(h100, 8192, 0, {32, 8, 128}).us, 912, 60);
 }
 
 TEST(KernelCost, AllReduceTakesTheFasterImplementation) {

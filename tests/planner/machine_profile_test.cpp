@@ -63,6 +63,39 @@ TEST(MachineProfile, IsReadBackAsItWasWritten) {
   EXPECT_EQ(parse_machine_profile(to_yaml(tiny), "again", "."), tiny);
 }
 
+// One rank that was calibrated alone has no links, and what weft took there is read back too.
+TEST(MachineProfile, HoldsWhatACalibrationMeasures) {
+  std::string text = small_profile();
+  text = text.substr(0, text.find("send_recv_inside"));
+  text +=
+      "overheads:\n  - source: a test\n    step_us: 20\n    layer_us: 5.5\n    pass_gbps: 4\n"
+      "    sample_us: 3\n    sample_gbps: 2\n"
+      "  - ranks: 2\n    source: a test\n    step_us: 30\n    layer_us: 7\n    pass_gbps: 3\n"
+      "    sample_us: 0\n    sample_gbps: 2\n";
+  const MachineProfile profile = parse_machine_profile(text, "tiny.yaml", ".");
+  EXPECT_TRUE(profile.send_recv_inside.empty());
+  ASSERT_EQ(profile.overheads.size(), 2u);
+  EXPECT_EQ(profile.overheads[0].layer_us, 5.5);
+  EXPECT_EQ(profile.overheads[1].ranks, 2u);
+  EXPECT_EQ(parse_machine_profile(to_yaml(profile, "made\nby hand"), "again", "."), profile);
+  EXPECT_TRUE(to_yaml(profile, "made\nby hand").starts_with("# made\n# by hand\nversion: 1\n"));
+  text.replace(text.find("pass_gbps: 4"), 12, "pass_gbps: 0");
+  EXPECT_SAYS(refused(text), "0 is not above 0");
+}
+
+TEST(MachineProfile, TheNextLargerNumberOfRanksStandsForOneThatWasNotMeasured) {
+  std::vector<OverheadCurve> curves(3);
+  curves[0].ranks = 4;
+  curves[1].ranks = 1;
+  curves[2].ranks = 2;
+  const auto chosen = [&](size_t ranks) { return for_ranks(curves, ranks)->ranks; };
+  EXPECT_EQ(chosen(1), 1u);
+  EXPECT_EQ(chosen(2), 2u);
+  EXPECT_EQ(chosen(3), 4u);
+  EXPECT_EQ(chosen(9), 4u);
+  EXPECT_EQ(for_ranks(std::vector<OverheadCurve>{}, 1), nullptr);
+}
+
 TEST(MachineProfile, RefusesAnUnknownGpuWithTheKnownOnes) {
   const std::string text = error_of([] { machine("h100-sxn"); });
   EXPECT_SAYS(text, "no profile of GPU \"h100-sxn\" (did you mean \"h100-sxm\"?)");
@@ -86,9 +119,10 @@ TEST(MachineProfile, RefusesWhatIsNoCurve) {
 }
 
 TEST(MachineProfile, RefusesOneWithoutAKindOfCurve) {
-  const std::string text = small_profile();
-  const size_t at = text.find("send_recv_across");
-  EXPECT_SAYS(refused(text.substr(0, at)), "tiny has no send_recv_across, nor has its base");
+  const std::string attention =
+      "prefill_attention:\n  - source: a test\n    tflops: 5\n    half_tokens: 100\n"
+      "    most_context: 1024\n";
+  EXPECT_SAYS(refused(with(attention, "")), "tiny has no prefill_attention, nor has its base");
   EXPECT_SAYS(refused(with("format: bf16", "format: fp8")), "tiny has no products, bf16 first");
 }
 

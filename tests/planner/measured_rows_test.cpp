@@ -47,6 +47,10 @@ TEST(MeasuredRows, RefuseWhatIsNoRow) {
   EXPECT_SAYS(refused(kHeader + "m,h100,vllm,,fp9,1,1,1,1,1,1,1,1,1,1\n"),
               "rows.csv:2: weights: \"fp9\" is none of bf16, fp8, int8, int4");
   EXPECT_SAYS(refused(kHeader + "m,h100,vllm,,fp8,1,1,1,0,1,1,1,1,1,1\n"), "tp: 0 is not above 0");
+  EXPECT_SAYS(refused(kHeader + "m,h100,vllm,,fp8,1,1,1,1000000000,1000000000,30,1,1,1,1\n"),
+              "tp 1000000000, pp 1000000000 and attention_dp 30 are more than 1000000 GPUs");
+  EXPECT_SAYS(refused(kHeader + "m,h100,vllm,,fp8,1,1,1,1,1,1,1,1,1e-300,1\n"),
+              "ttft_ms: 1e-300 is not from 1e-06 to");
   EXPECT_SAYS(refused(kHeader + "m,h100,vllm,,fp8,-1,1,1,1,1,1,1,1,1,1\n"),
               "prompt_tokens: \"-1\"");
   EXPECT_SAYS(refused(kHeader + "m,h100,vllm,,fp8,1e3,1,1,1,1,1,1,1,1,1\n"), "\"1e3\"");

@@ -132,7 +132,7 @@ TEST(SearchCases, SaysWhenNothingFits) {
   EXPECT_TRUE(result.best.layout.stages.empty());
   EXPECT_SAYS(result.verdict, "no layout fits this cluster's memory");
   EXPECT_SAYS(refusal(result, "TP 1 x PP 1").reason, "stage 0: short ");
-  EXPECT_SAYS(refusal(result, "TP 1 x PP 1").remedy, "on 2 GPUs; there are 1");
+  EXPECT_SAYS(refusal(result, "TP 1 x PP 1").remedy, "on 2 GPUs; there is 1");
 }
 
 TEST(SearchCases, PlansReadBackAndAreExecutable) {
@@ -193,7 +193,7 @@ TEST(SearchCases, LayoutsByHandAreChecked) {
               "stages 0 to 1 use 12 GPUs of one node of 8");
   EXPECT_SAYS(error_with([](Layout& l) { l.stages.pop_back(); }),
               "the stages have 31 layers, the model has 62");
-  EXPECT_SAYS(error_with([](Layout& l) { l.n_replicas = 2; }), "do not hold 2 replicas");
+  EXPECT_SAYS(error_with([](Layout& l) { l.n_replicas = 2; }), "no room for 2 replicas");
   EXPECT_SAYS(error_with([](Layout& l) { l.schedule.batch = 4096; }), "stage 0: short ");
   EXPECT_SAYS(error_with([](Layout& l) { l.schedule.batch = 0; }), "at least 1");
   EXPECT_SAYS(error_with([](Layout& l) { l.stages[0].shape.node_class = 9; }), "node class 9 of 1");

@@ -1,0 +1,20 @@
+// Times of weft's CPU kernels on this machine as the curves of a machine profile: products by
+// shape, attention, sampling.
+#pragma once
+
+#include "launch/calibrate_rig.h"
+#include "planner/profile_fit.h"
+
+namespace weft::launch {
+
+// Collectives of the rig's ranks; every rank gets the same. Sources are the caller's to write.
+
+// bf16, invariant; a mean over a layer's kinds of product. A dozen matrices of a shape take turns,
+// as a model's layers do, so that small ones come from a cache and large ones from memory.
+planner::ProductCurve time_products(const Rig& rig);
+planner::DecodeAttentionCurve time_decode_attention(const Rig& rig);
+planner::PrefillAttentionCurve time_prefill_attention(const Rig& rig);
+// sample_us and sample_gbps of `curve`.
+void time_sampling(const Rig& rig, planner::OverheadCurve& curve);
+
+}  // namespace weft::launch
