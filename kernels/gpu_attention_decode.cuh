@@ -284,9 +284,9 @@ class BoxRing {
 #pragma unroll
       for (int panel = 0; panel < D / 64; ++panel) {
         const uint32_t to = at(stage) + panel * Layout::kPanelBytes;
-        copy_box(to, &keys_, panel * 64, cursor.row(), cursor.kv(), block, barrier);
-        copy_box(to + Layout::kPlaneBytes, &values_, panel * 64, cursor.row(), cursor.kv(), block,
-                 barrier);
+        copy_box_once(to, &keys_, panel * 64, cursor.row(), cursor.kv(), block, barrier);
+        copy_box_once(to + Layout::kPlaneBytes, &values_, panel * 64, cursor.row(), cursor.kv(),
+                      block, barrier);
       }
     }
     cursor.advance();

@@ -220,4 +220,15 @@ __device__ __forceinline__ void copy_box(uint32_t shared, const void* tensor_map
       : "memory");
 }
 
+// The same of what is read once: it leaves the L2 cache before all else.
+__device__ __forceinline__ void copy_box_once(uint32_t shared, const void* tensor_map, int x, int y,
+                                              int z, int w, uint32_t barrier) {
+  constexpr uint64_t kEvictFirst = 0x12f0000000000000ull;
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(shared),
+      "l"(tensor_map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+
 }  // namespace weft::kernels::gpu
