@@ -3,8 +3,8 @@
 
 `logits`: every model family's tiny checkpoint and the demo model, in float32 and bfloat16: the
 relative error |ours - theirs| / |theirs| over all logits of a greedy continuation, whose tokens are
-weft's own. In bfloat16 the tiny checkpoints lose more than 1e-2 by rounding alone: there the limit
-is transformers' own error in bfloat16, where that is larger. `text`: the demo model's greedy texts beside those that transformers wrote.
+weft's own, with transformers' own error in that type beside it. `text`: the demo model's greedy texts
+beside those that transformers wrote.
 
 needs torch, transformers and safetensors; scripts/gpu_check runs it.
 """
@@ -96,14 +96,12 @@ def check_logits(args):
                 error, rounding = relative_error(ours, theirs), relative_error(rounded, theirs)
                 print(f"{folder.name} {dtype} {numerics}: {error:.2e}, transformers in {dtype}: "
                       f"{rounding:.2e}", flush=True)
-                if dtype == "bf16":
-                    limit = max(LIMITS[dtype], 1.1 * rounding)
                 key = (dtype, numerics)
                 worst[key] = max(worst.get(key, (0, "", 0)), (error, folder.name, rounding))
                 if not error <= limit:
                     failed = True
                     print(f"result {folder.name} {dtype} {numerics}: FAILED: {error:.2e} is above "
-                          f"{limit:.0e}", flush=True)
+                          f"{limit:.0e}; transformers in {dtype}: {rounding:.2e}", flush=True)
     for (dtype, numerics), (error, name, rounding) in worst.items():
         print(f"result {dtype} {numerics}: at most {error:.2e} ({name}; transformers in {dtype}: "
               f"{rounding:.2e})")
