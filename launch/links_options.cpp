@@ -117,6 +117,7 @@ LinkPlan plan_links(const LinkOptions& options, size_t n_ranks, bool on_gpu) {
   plan.dtype = options.dtype;
   plan.n_ranks = n_ranks;
   plan.iterations = options.iterations;
+  plan.seconds = options.seconds;
   plan.graph = options.graph;
   if (n_ranks < 2)
     problems.add(fmt::format(
@@ -163,7 +164,10 @@ void add_link_options(CLI::App& command, LinkOptions& o) {
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   command.add_option("--iterations", o.iterations, "Calls timed a size, at most")
-      ->check(CLI::Range(1, 10'000'000))
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  command.add_option("--seconds", o.seconds, "That a size is timed, at most")
+      ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
   command
       .add_option_function<std::string>(

@@ -27,6 +27,7 @@ struct LinkOptions {
   DType dtype = DType::f32;
   size_t factor = 2;
   size_t iterations = 20;
+  double seconds = 0.2;
   bool graph = false;
   bool json = false;
   std::string html;
@@ -50,6 +51,7 @@ struct LinkPlan {
   size_t n_ranks = 0;
   std::vector<size_t> sizes;  // bytes, ascending; of p2p: the message for latency, that for rates
   size_t iterations = 20;
+  double seconds = 0.2;  // that a size is timed, at most
   bool graph = false;
 
   size_t largest() const { return sizes.back(); }

@@ -96,6 +96,20 @@ std::string shares_text(const LinkReport& report, const Best& best) {
   return text + '\n';
 }
 
+// Of the longest message whose bytes NVLink's own counters have followed.
+std::string wire_text(const LinkReport& report) {
+  for (auto row = report.rows.rbegin(); row != report.rows.rend(); ++row) {
+    if (!row->wire_gbps) continue;
+    std::string text = fmt::format("# NVLink's counters, {}: {:.2f} GB/s sent by a GPU",
+                                   size_text(row->bytes), *row->wire_gbps);
+    if (report.sheet)
+      text += fmt::format("; {:.1f} % of the data sheet's, {:.2f} GB/s",
+                          100 * *row->wire_gbps / report.sheet->gbps, report.sheet->gbps);
+    return text + '\n';
+  }
+  return "";
+}
+
 std::string slow_text(const LinkReport& report, const PairWay& way) {
   std::string text;
   for (const SlowPair& slow : slow_pairs(report, way))
@@ -233,7 +247,7 @@ std::string tail_text(const LinkReport& report) {
     if (const auto best = fastest_pair(report, {way}))
       text += shares_text(report, {best->gbps, "fastest pair, " + best->words});
   if (const Best best = best_row(report); best.gbps >= 0) {
-    text += shares_text(report, best);
+    text += shares_text(report, best) + wire_text(report);
     double sum = 0;
     size_t n = 0;
     for (const SweepRow& row : report.rows)

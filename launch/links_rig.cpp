@@ -23,7 +23,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kHostTag = 200;  // of MPI_Comm_create_group
 constexpr int kGroupTag = 201;
 constexpr int kWarmUps = 2;
-constexpr double kEnoughUs = 200'000;
 // Counters tell KiB and take microseconds to read: of shorter messages they would say nothing.
 constexpr size_t kLeastCounted = size_t{1} << 20;
 // Of a group's sums by peer memory and by a tree: those of decode steps.
@@ -159,8 +158,8 @@ Loop LinkRig::time(const std::function<void()>& call, size_t bytes) {
     one_us = us_between(start, Clock::now());
   }
   Loop loop;
-  loop.n_calls = std::clamp(static_cast<size_t>(kEnoughUs / std::max(one_us, 0.1)), size_t{1},
-                            plan_.iterations);
+  loop.n_calls = std::clamp(static_cast<size_t>(plan_.seconds * 1e6 / std::max(one_us, 0.1)),
+                            size_t{1}, plan_.iterations);
   host_->broadcast(&loop.n_calls, sizeof loop.n_calls, 0, stream_);
   meet();
   const bool counts = counters_ != nullptr && bytes >= kLeastCounted;

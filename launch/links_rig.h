@@ -60,8 +60,8 @@ class LinkRig {
   // Whether `value` is there on every rank: their average.
   std::optional<double> average(const std::optional<double>& value);
 
-  // The same number of calls on all ranks, about as many as fit in a fifth of a second and at most
-  // the plan's; `bytes` of one tell whether NVLink's counters can follow. A collective.
+  // The same number of calls on all ranks, about as many as fit in the plan's seconds and at most
+  // its iterations; `bytes` of one tell whether NVLink's counters can follow. A collective.
   Loop time(const std::function<void()>& call, size_t bytes);
 
   void close();
