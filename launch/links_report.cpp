@@ -110,6 +110,18 @@ std::string wire_text(const LinkReport& report) {
   return "";
 }
 
+// Of the slowest pair: each direction beside the peak of one.
+std::string two_way_text(const LinkReport& report, const PairWay& way) {
+  double slowest = kNone;
+  for (const double gbps : way.two_way_gbps)
+    if (std::isfinite(gbps) && (slowest < 0 || gbps < slowest)) slowest = gbps;
+  if (slowest < 0 || !report.peak || report.peak->gbps <= 0) return "";
+  return fmt::format(
+      "# two ways at once, {}, slowest pair: {:.2f} GB/s together; {:.1f} % of twice the measured "
+      "peak\n",
+      way.name, slowest, 50 * slowest / report.peak->gbps);
+}
+
 std::string slow_text(const LinkReport& report, const PairWay& way) {
   std::string text;
   for (const SlowPair& slow : slow_pairs(report, way))
@@ -245,7 +257,8 @@ std::string tail_text(const LinkReport& report) {
   std::string text = "#\n";
   for (const PairWay& way : report.pairs)
     if (const auto best = fastest_pair(report, {way}))
-      text += shares_text(report, {best->gbps, "fastest pair, " + best->words});
+      text += shares_text(report, {best->gbps, "fastest pair, " + best->words}) +
+              two_way_text(report, way);
   if (const Best best = best_row(report); best.gbps >= 0) {
     text += shares_text(report, best) + wire_text(report);
     double sum = 0;

@@ -56,7 +56,8 @@ PairWay pairs_of(const LinkReport& report, double gbps) {
   way.one_way_gbps.assign(n * n, gbps);
   way.two_way_gbps.assign(n * n, 2 * gbps);
   way.latency_us.assign(n * n, 1.5);
-  for (size_t i = 0; i < n; ++i) way.one_way_gbps[i * n + i] = kNone;
+  for (size_t i = 0; i < n; ++i)
+    way.one_way_gbps[i * n + i] = way.two_way_gbps[i * n + i] = way.latency_us[i * n + i] = kNone;
   return way;
 }
 

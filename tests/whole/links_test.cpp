@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/gpu_devices.h"
 #include "runtime/base/file.h"
 #include "tests/support/command.h"
 
@@ -119,6 +120,30 @@ TEST(BenchLinks, ThePageIsWritten) {
   const TemporaryFolder folder;
   measure(2, {"--max", "64K", "--html", folder / "links.html"});
   EXPECT_NE(read_text(folder / "links.html", 1 << 20).find("</html>"), std::string::npos);
+}
+
+// Two ranks on one GPU: mapped buffers, both kinds of copy, sums by peer memory in a graph.
+TEST(BenchLinks, RanksThatShareAGpuAreExactToo) {
+  const kernels::GpuQuery query = kernels::list_gpus();
+  if (query.gpus.empty()) GTEST_SKIP() << "no GPU: " << query.why_none;
+  const auto measure_on_gpu = [](std::vector<std::string> more) {
+    std::vector<std::string> all = {"bench", "links",        "--backend",
+                                    "cuda",  "--share-gpus", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const CommandResult result = run_weft(2, all, kSeconds);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.status == 0 ? json::parse(result.out) : json();
+  };
+  const json pairs = measure_on_gpu({"--max", "1M"});
+  ASSERT_EQ(pairs["ways"].size(), 3u);
+  EXPECT_EQ(pairs["ways"][0]["way"], "copy engine");
+  EXPECT_EQ(pairs["ways"][1]["way"], "kernel");
+  EXPECT_EQ(pairs["paths"][0][1], "the same GPU");
+  EXPECT_EQ(pairs["wrong"], 0);
+  const json sums =
+      measure_on_gpu({"--pattern", "all-reduce", "--graph", "--max", "14K", "--min", "14K"});
+  EXPECT_GT(sums["sums"][0]["us"]["peer one-shot"].get<double>(), 0);
+  EXPECT_EQ(sums["wrong"], 0);
 }
 
 void expect_refused(int n_ranks, const std::vector<std::string>& more,
