@@ -78,7 +78,7 @@ LinkRig::LinkRig(const parallel::MpiSession& session, const Device& device,
   wanted.transport = options.transport;
   wanted.shares_gpu = device.n_sharing > 1;
   wanted.sum_bytes = plan.test == LinkTest::all_reduce ? std::min(largest, kMostSum) : 0;
-  wanted.staging = {2 * largest, 2 * largest};
+  wanted.staging = {2 * largest, 2 * largest, 2};
   parallel::agree(session, [&] {
     parallel::GpuCommunicator made =
         parallel::make_gpu_communicator(session, all, kGroupTag, wanted, stream_);
