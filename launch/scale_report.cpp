@@ -56,6 +56,13 @@ std::string case_text(const ScaleReport& report, size_t c) {
   return text;
 }
 
+bool reads_from_caches(const ScaleReport& report) {
+  for (size_t c = 0; c < report.cases.size(); ++c)
+    for (size_t i = 0; i < report.layouts.size(); ++i)
+      if (read_share(report, i, c).value_or(0) > 1) return true;
+  return false;
+}
+
 json optional_of(const std::optional<double>& value) {
   return value ? json(*value) : json(nullptr);
 }
@@ -164,6 +171,8 @@ std::string scale_text(const ScaleReport& report) {
   if (!report.no_prediction.empty())
     text += fmt::format("no prediction: {}\n", report.no_prediction);
   for (size_t c = 0; c < report.cases.size(); ++c) text += case_text(report, c);
+  if (reads_from_caches(report))
+    text += "\nabove 100 % of reads: weights and keys stay in caches between steps\n";
   if (const auto error = median_error(report))
     text += fmt::format("\nmedian error of the predictions: {}\n", percent(error));
   return text;

@@ -79,6 +79,10 @@ TEST(ScaleReports, ReadsAndRates) {
   EXPECT_DOUBLE_EQ(*read_share(made, 0, 0), 0.5);
   EXPECT_DOUBLE_EQ(*read_share(made, 2, 0), 2.5 / 8);
   EXPECT_FALSE(read_share(made, 2, 1)) << "a prompt is not read-bound";
+  EXPECT_EQ(scale_text(made).find("stay in caches"), std::string::npos);
+  ScaleReport small = made;
+  small.cases[0].read_bytes = 100'000'000'000;  // 25 ms at one rank, which takes 20
+  EXPECT_NE(scale_text(small).find("stay in caches"), std::string::npos);
   EXPECT_DOUBLE_EQ(tokens_per_s(made.cases[0], *made.layouts[2].figures[0]), 1000);
   EXPECT_DOUBLE_EQ(tokens_per_s(made.cases[1], *made.layouts[1].figures[1]), 20480);
 }
