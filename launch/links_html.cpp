@@ -83,7 +83,10 @@ std::string way_section(const LinkReport& report, const PairWay& way) {
   html += paragraph("Two ways at once, GB/s of both together.", "quiet");
   html += matrix(report, way.two_way_gbps, {});
   html += paragraph(fmt::format("Latency, us of {}.", size_text(report.latency_bytes)), "quiet");
-  return html + matrix(report, way.latency_us, {});
+  html += matrix(report, way.latency_us, {});
+  if (way.wire_gbps.empty()) return html;
+  html += paragraph("One way, GB/s on the wire by NVLink's counters.", "quiet");
+  return html + matrix(report, way.wire_gbps, {});
 }
 
 constexpr double kLeft = 60, kTop = 12, kWidth = 820, kHeight = 280;

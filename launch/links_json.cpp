@@ -58,6 +58,7 @@ json way_of(const LinkReport& report, const PairWay& way) {
           {"one_way_gbps", matrix_of(way.one_way_gbps, n)},
           {"two_way_gbps", matrix_of(way.two_way_gbps, n)},
           {"latency_us", matrix_of(way.latency_us, n)},
+          {"wire_gbps", way.wire_gbps.empty() ? json(nullptr) : matrix_of(way.wire_gbps, n)},
           {"wrong", way.n_wrong},
           {"slow", std::move(slow)}};
 }

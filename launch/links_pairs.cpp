@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "kernels/gpu_links.h"
@@ -51,8 +52,9 @@ struct LinkPairs::Found {
   explicit Found(int n)
       : one_way(static_cast<size_t>(n), kNever),
         two_way(static_cast<size_t>(n), kNever),
-        latency(static_cast<size_t>(n), kNever) {}
-  std::vector<double> one_way, two_way, latency;
+        latency(static_cast<size_t>(n), kNever),
+        wire(static_cast<size_t>(n), kNever) {}
+  std::vector<double> one_way, two_way, latency, wire;
   size_t n_wrong = 0;
 };
 
@@ -83,6 +85,7 @@ bool LinkPairs::reaches(Way way, int a, int b) const {
 
 // From this rank's own buffer into the other's.
 void LinkPairs::enqueue_copy(Way way, int to, size_t bytes) {
+  ++n_sent_;
   if (way == Way::kernel)
     kernels::gpu_copy_by_kernel(map_->of(to), rig_.in(), bytes, rig_.stream().gpu());
   else
@@ -121,7 +124,10 @@ double LinkPairs::group_us(int peer, size_t bytes, bool sends, bool receives) {
   std::vector<Transfer> transfers;
   if (sends) transfers.push_back({Transfer::Kind::send, peer, rig_.in(), bytes});
   if (receives) transfers.push_back({Transfer::Kind::recv, peer, rig_.out(), bytes});
-  const auto call = [&] { rig_.group().exchange(transfers, rig_.stream()); };
+  const auto call = [&] {
+    rig_.group().exchange(transfers, rig_.stream());
+    ++n_sent_;
+  };
   double one_us = 0;
   for (int i = 0; i < 2; ++i) {  // the first connects the two
     handshake(rig_, peer);
@@ -170,11 +176,20 @@ void LinkPairs::one_way(Way way, int from, int to, size_t bytes, Found& found) {
   rig_.settle();
   rig_.meet();
   double us = kNever;
+  n_sent_ = 0;
+  const std::optional<uint64_t> before = rig_.wire_bytes(bytes);
   if (way == Way::group && (me == from || me == to))
     us = group_us(me == from ? to : from, bytes, me == from, me == to);
   if (way != Way::group && me == from) us = copy_us(way, to, bytes, false);
+  const std::optional<uint64_t> after = rig_.wire_bytes(bytes);
   rig_.meet();
-  if (me == from) found.one_way[static_cast<size_t>(to)] = algorithm_gbps(bytes, us);
+  if (me == from) {
+    const double rate = algorithm_gbps(bytes, us);
+    found.one_way[static_cast<size_t>(to)] = rate;
+    if (before && after)  // wire bytes of a payload byte, at that rate
+      found.wire[static_cast<size_t>(to)] =
+          rate * static_cast<double>(*after - *before) / static_cast<double>(n_sent_ * bytes);
+  }
   if (me == to) found.n_wrong += rig_.count_wrong(rig_.out(), n, 0, from, from + 1);
 }
 
@@ -237,6 +252,9 @@ PairWay LinkPairs::gathered(Way way, const Found& mine) {
   all.one_way_gbps = rows(mine.one_way);
   all.two_way_gbps = rows(mine.two_way);
   all.latency_us = rows(mine.latency);
+  all.wire_gbps = rows(mine.wire);
+  const auto known = [](double gbps) { return std::isfinite(gbps); };
+  if (std::none_of(all.wire_gbps.begin(), all.wire_gbps.end(), known)) all.wire_gbps.clear();
   all.n_wrong = rig_.total(mine.n_wrong);
   return all;
 }

@@ -50,6 +50,7 @@ class LinkPairs {
   LinkRig& rig_;
   std::unique_ptr<parallel::PeerMap> map_;
   std::string no_copies_;
+  size_t n_sent_ = 0;  // messages of this rank since one_way() began
 };
 
 }  // namespace weft::launch

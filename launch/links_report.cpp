@@ -250,6 +250,10 @@ std::string way_text(const LinkReport& report, const PairWay& way) {
          matrix_text(report, way.two_way_gbps) +
          fmt::format("# {}: latency, us of {} bytes\n", way.name, report.latency_bytes) +
          matrix_text(report, way.latency_us) +
+         (way.wire_gbps.empty()
+              ? ""
+              : fmt::format("# {}: one way, GB/s on the wire by NVLink's counters\n", way.name) +
+                    matrix_text(report, way.wire_gbps)) +
          fmt::format("# {}: {} wrong values\n", way.name, way.n_wrong) + slow_text(report, way);
 }
 

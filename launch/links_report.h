@@ -41,6 +41,8 @@ struct PairWay {
   std::vector<double> one_way_gbps;
   std::vector<double> two_way_gbps;
   std::vector<double> latency_us;
+  // What the sender's NVLinks sent meanwhile, one way, as they count it; empty where they don't.
+  std::vector<double> wire_gbps;
   size_t n_wrong = 0;
 };
 

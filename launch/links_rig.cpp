@@ -148,6 +148,13 @@ std::optional<double> LinkRig::average(const std::optional<double>& value) {
   return average(value.value_or(0.0));
 }
 
+std::optional<uint64_t> LinkRig::wire_bytes(size_t bytes) const {
+  if (counters_ == nullptr || bytes < kLeastCounted) return std::nullopt;
+  const auto counted = counters_->read();
+  if (!counted) return std::nullopt;
+  return counted->sent;
+}
+
 Loop LinkRig::time(const std::function<void()>& call, size_t bytes) {
   double one_us = 0;
   for (int i = 0; i < kWarmUps; ++i) {  // the first one connects ranks and touches pages
@@ -162,16 +169,14 @@ Loop LinkRig::time(const std::function<void()>& call, size_t bytes) {
                             size_t{1}, plan_.iterations);
   host_->broadcast(&loop.n_calls, sizeof loop.n_calls, 0, stream_);
   meet();
-  const bool counts = counters_ != nullptr && bytes >= kLeastCounted;
-  const auto before = counts ? counters_->read() : std::nullopt;
+  const std::optional<uint64_t> before = wire_bytes(bytes);
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < loop.n_calls; ++i) call();
   settle();
   const double all_us = us_between(start, Clock::now());
-  const auto after = counts ? counters_->read() : std::nullopt;
+  const std::optional<uint64_t> after = wire_bytes(bytes);
   loop.us = all_us / static_cast<double>(loop.n_calls);
-  if (before && after)
-    loop.wire_gbps = static_cast<double>(after->sent - before->sent) / all_us * 1e-3;
+  if (before && after) loop.wire_gbps = static_cast<double>(*after - *before) / all_us * 1e-3;
   return loop;
 }
 

@@ -41,6 +41,10 @@ class LinkRig {
   // Why NVLink's counters are not read; empty where they are, and on CPUs.
   const std::string& no_wire() const { return no_wire_; }
 
+  // What this rank's NVLinks have sent, where they count it and messages of `bytes` are long enough
+  // for that to mean anything.
+  std::optional<uint64_t> wire_bytes(size_t bytes) const;
+
   // Two buffers of the largest message, rounded up to whole pages of CUDA IPC on a GPU.
   std::byte* in() const { return on_gpu() ? gpu_in_.data() : host_in_.data(); }
   std::byte* out() const { return on_gpu() ? gpu_out_.data() : host_out_.data(); }

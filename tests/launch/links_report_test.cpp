@@ -186,6 +186,20 @@ TEST(LinkJson, HoldsAllOfIt) {
   EXPECT_TRUE(sums["sums"][1]["us"]["peer one-shot"].is_null());
 }
 
+// Where NVLink counts, what went over the wire has a matrix of its own.
+TEST(LinkPairs, TheWireStandsBesideThePayload) {
+  LinkReport report = four_gpus();
+  PairWay way = pairs_of(report, 400);
+  EXPECT_EQ(way_text(report, way).find("on the wire"), std::string::npos);
+  report.pairs = {way};
+  EXPECT_TRUE(json::parse(links_json(report))["ways"][0]["wire_gbps"].is_null());
+  report.pairs[0].wire_gbps.assign(16, 431.25);
+  EXPECT_NE(way_text(report, report.pairs[0]).find("on the wire"), std::string::npos);
+  EXPECT_NE(way_text(report, report.pairs[0]).find("431.2"), std::string::npos);
+  EXPECT_DOUBLE_EQ(json::parse(links_json(report))["ways"][0]["wire_gbps"][0][1], 431.25);
+  EXPECT_NE(links_html(report).find("on the wire"), std::string::npos);
+}
+
 TEST(LinkHtml, IsOnePageWithChartOrMatrix) {
   const std::string sweep = links_html(sweep_report());
   EXPECT_NE(sweep.find("<svg"), std::string::npos);
