@@ -14,6 +14,8 @@ void add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(0, 1);  // none is refused below, with what there is
   add_calibrate_command(*bench);
+  add_links_command(*bench);
+  add_scale_command(*bench);
   add_step_command(*bench);
   bench->callback([bench] {
     if (!bench->get_subcommands().empty()) return;

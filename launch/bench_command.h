@@ -8,6 +8,8 @@ class App;
 namespace weft::launch {
 
 void add_calibrate_command(CLI::App& bench);
+void add_links_command(CLI::App& bench);
+void add_scale_command(CLI::App& bench);
 void add_step_command(CLI::App& bench);
 
 }  // namespace weft::launch

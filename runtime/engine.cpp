@@ -218,6 +218,7 @@ const TokenResults& Engine::wait_results() {
 }
 
 void Engine::announce(const Batch& batch) {
+  if (!batch.last) last_batch_ = batch.id;
   parallel::ControlSender& sender = batches_->sender();
   sender.send(batch.encode(sender.buffer()));
 }
@@ -237,10 +238,14 @@ void Engine::stop_followers() {
   announce(batch_);
 }
 
-const TokenResults& Engine::step(const Batch& batch) {
+void Engine::begin_step(const Batch& batch) {
   announce(batch);
   execute(batch);
-  return wait_results();
+}
+
+const TokenResults& Engine::step(const Batch& batch) {
+  begin_step(batch);
+  return end_step();
 }
 
 // The cache's part of the arena follows the weights'.

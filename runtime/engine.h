@@ -57,8 +57,13 @@ class Engine {
   // Rank 0: tells the others to leave follow().
   void stop_followers();
   // Rank 0, instead of drive(), for measurements: one batch on all ranks, until its tokens are
-  // here.
+  // here. Batches are numbered on from last_batch().
   const TokenResults& step(const Batch& batch);
+  // The same in two halves, so that several batches are in flight: as many as the plan's limit, and
+  // one where the plan has one stage. Results come in the batches' order.
+  void begin_step(const Batch& batch);
+  const TokenResults& end_step() { return wait_results(); }
+  uint64_t last_batch() const { return last_batch_; }
   // On a GPU: fills the cache with values like keys and values, so that attention over positions
   // that were never computed takes the time and the numbers that it would. Nothing on the CPU.
   void fill_cache();
@@ -108,6 +113,7 @@ class Engine {
   parallel::StepWatch watch_;
   double drain_s_;
   Batch batch_;
+  uint64_t last_batch_ = 0;  // id
 };
 
 }  // namespace weft::runtime
