@@ -206,9 +206,22 @@ void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const Drain&
   });
 }
 
+// What fails here leaves peers' kernels waiting for this rank's and its own for theirs: freeing the
+// GPU's memory would wait for them in turn.
+template <class Work>
+decltype(auto) Engine::or_abort(Work work) {
+  try {
+    return work();
+  } catch (...) {
+    group_->abort();
+    edges_->abort();
+    throw;
+  }
+}
+
 void Engine::execute(const Batch& batch) {
   const parallel::WatchedStep step(watch_);
-  worker_->execute(batch);
+  or_abort([&] { worker_->execute(batch); });
 }
 
 // Part of a step: of those that the other stages run for it.
@@ -252,7 +265,7 @@ void Engine::fill_cache() {
 }
 
 void Engine::close() {
-  worker_->finish();
+  or_abort([&] { worker_->finish(); });
   results_->close();
   batches_->close();
   edges_->close();

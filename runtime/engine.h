@@ -87,6 +87,8 @@ class Engine {
                const TokenResults& results);
   void announce(const Batch& batch);
   void execute(const Batch& batch);
+  template <class Work>
+  decltype(auto) or_abort(Work work);
   const TokenResults& wait_results();
 
   const parallel::MpiSession& session_;

@@ -12,6 +12,7 @@
 #include "runtime/gpu_graphs.h"
 #include "runtime/gpu_sampler.h"
 #include "runtime/gpu_step_inputs.h"
+#include "runtime/gpu_wait.h"
 #include "runtime/gpu_weights.h"
 #include "runtime/stage_edges.h"
 
@@ -27,6 +28,15 @@ std::byte* cleared_cache(const DecoderShape& shape, GpuArena& arena, kernels::St
   std::byte* memory = arena.take(cache_bytes(shape));
   kernels::clear_bytes(memory, cache_bytes(shape), stream.gpu());
   return memory;
+}
+
+bool has_failed(parallel::Communicator& group) {
+  try {
+    group.poll();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
 }
 
 class GpuBackend final : public StageBackend {
@@ -51,7 +61,8 @@ class GpuBackend final : public StageBackend {
   }
   void finish() override {
     edges_.finish();
-    kernels::synchronise(stream_.gpu());
+    wait_.until_idle(stream_.gpu());
+    graphs_ = {};  // before the communicators that they have recorded
   }
 
  private:
@@ -65,6 +76,7 @@ class GpuBackend final : public StageBackend {
   bool wants_graphs_;
   parallel::Communicator& group_;
   kernels::Stream& stream_;
+  GpuWait wait_;
   KvCache cache_;
   GpuProducts products_;
   GpuDecoder decoder_;
@@ -84,6 +96,7 @@ GpuBackend::GpuBackend(const RankPlace& place, const DecoderShape& shape,
       wants_graphs_(graphs),
       group_(links.group),
       stream_(stream),
+      wait_({&links.group, &links.edges}),
       cache_(shape.formats, shape.layers.size(), shape.shard.kv_heads.size(), shape.spec.head_dim,
              cleared_cache(shape, arena, stream)),
       products_(shape, GpuDecoder::max_rows(shape.limits), 2 * shape.limits.max_sequences, arena),
@@ -93,7 +106,7 @@ GpuBackend::GpuBackend(const RankPlace& place, const DecoderShape& shape,
              arena.take(place.last_stage() ? 0 : StageEdges::memory_bytes(shape)),
              shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations) {
   if (place.last_stage())
-    sampler_.emplace(shape, weights, links.group, products_, result_shape, arena, stream);
+    sampler_.emplace(shape, weights, links.group, products_, result_shape, wait_, arena, stream);
 }
 
 std::string GpuBackend::measure() {
@@ -121,14 +134,17 @@ void GpuBackend::capture() {
   size_t uploaded = 0;  // rows of the padding that is on the GPU
   const auto step = [&](const GraphBucket& bucket) {
     const StepRoom room{bucket.rows, bucket.rows};
-    if (uploaded != bucket.rows) inputs_.upload(no_batch, no_slots, {}, room, stream_.gpu());
+    if (uploaded != bucket.rows) 
+      inputs_.upload(no_batch, no_slots, {}, room, wait_, stream_.gpu());
     uploaded = bucket.rows;
     run(graph_pass(bucket), room);
   };
   try {
-    graphs_ = GpuGraphs(graph_buckets(shape_.limits), stream_.gpu(), step);
+    graphs_ = GpuGraphs(graph_buckets(shape_.limits), stream_.gpu(), step,
+                        [&] { wait_.until_idle(stream_.gpu()); });
   } catch (const Error& error) {
     graphs_ = {};
+    if (has_failed(group_)) throw;
     spdlog::warn("decode steps run without graphs: {}", error.what());
   }
 }
@@ -160,7 +176,7 @@ void GpuBackend::forward(const Batch& batch, const Slots& slots) {
   const GpuGraphs::Captured* captured = decodes ? graphs_.find(tokens, longest) : nullptr;
   StepRoom room{tokens, batch.n_samples()};
   if (captured != nullptr) room = {captured->bucket.rows, captured->bucket.rows};
-  inputs_.upload(batch, slots, ids_, room, stream_.gpu());
+  inputs_.upload(batch, slots, ids_, room, wait_, stream_.gpu());
   if (captured != nullptr)
     captured->graph.launch(stream_.gpu());
   else
@@ -179,8 +195,9 @@ planner::MemoryParts gpu_memory_parts(const RankPlace& place, const DecoderShape
                        activations);
   const GpuDecoder decoder(shape, weights, cache, group, products, activations, stream);
   const GpuStepInputs inputs(shape.limits, buffers);
+  GpuWait wait({&group});
   if (place.last_stage())
-    const GpuSampler sampler(shape, weights, group, products, result_shape, buffers, stream);
+    const GpuSampler sampler(shape, weights, group, products, result_shape, wait, buffers, stream);
   else
     buffers.take(StageEdges::memory_bytes(shape));
   GpuArena weights_part, cache_part;
