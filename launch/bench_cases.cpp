@@ -66,15 +66,19 @@ double step_limit_ms(const planner::ModelSpec& spec, const planner::Formats& for
   return std::max(reading, computing) * 1e3;
 }
 
+std::string profile_name(const std::string& gpu) {
+  std::string name = lower(gpu);
+  if (name.starts_with("nvidia ")) name = name.substr(7);
+  return name;
+}
+
 std::optional<double> predicted_step_ms(const planner::ModelSpec& spec, const StepCase& of,
                                         const std::string& gpu, const std::string& configs) {
   planner::Catalog catalog(configs);
-  std::string name = lower(gpu);
-  if (name.starts_with("nvidia ")) name = name.substr(7);
   try {
     planner::StepSetting setting;
     setting.model = &spec;
-    setting.machine = &catalog.machine(name);
+    setting.machine = &catalog.machine(profile_name(gpu));
     setting.engine = &catalog.engine("weft");
     planner::StageShape shape;
     shape.n_layers = spec.n_layers;

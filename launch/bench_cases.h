@@ -32,6 +32,9 @@ double step_flops(const planner::ModelSpec& spec, const StepCase& of);
 double step_limit_ms(const planner::ModelSpec& spec, const planner::Formats& formats,
                      const StepCase& of, const Ceilings& ceilings);
 
+// The name of a GPU's profile: "h200" for "NVIDIA H200".
+std::string profile_name(const std::string& gpu);
+
 // The planner's word for one GPU of that name ("NVIDIA H200"); none where it has no profile of it.
 std::optional<double> predicted_step_ms(const planner::ModelSpec& spec, const StepCase& of,
                                         const std::string& gpu, const std::string& configs);

@@ -80,6 +80,7 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
   connect(plan, options);
   if (gpu_stream_) parallel::agree(session, [&] { take_gpu_memory(plan, options.results); });
   load_unless_drained([&] { load(plan, source, options.progress); });
+  if (options.clocks) clock_.emplace(stream_.gpu());
   std::unique_ptr<StageBackend> made;
   std::string choices;
   parallel::agree(session, [&] {
@@ -89,7 +90,8 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
   });
   choices = parallel::broadcast_text(session, std::move(choices));
   parallel::agree(session, [&] { made->prepare(choices); });
-  worker_.emplace(place_, spec, plan.limits, std::move(made), *results_, options.results);
+  worker_.emplace(place_, spec, plan.limits, std::move(made), *results_, options.results,
+                  clock_ ? &*clock_ : nullptr);
 }
 
 // Of this rank's memory, be it the host's or a GPU's. Agreed: where one group of the job can't have
@@ -175,7 +177,7 @@ void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadPro
 }
 
 std::unique_ptr<StageBackend> Engine::backend(ResultShape result_shape, bool graphs) {
-  const BackendLinks links{*group_, *edges_};
+  const BackendLinks links{*group_, *edges_, clock_ ? &*clock_ : nullptr};
   if (gpu_stream_)
     return make_gpu_backend(place_, shape_, weights_, links, stream_, result_shape, arena_, graphs);
   return make_cpu_backend(place_, shape_, weights_, links, stream_, result_shape);

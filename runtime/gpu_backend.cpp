@@ -76,6 +76,7 @@ class GpuBackend final : public StageBackend {
   bool wants_graphs_;
   parallel::Communicator& group_;
   kernels::Stream& stream_;
+  StepClock* clock_;
   GpuWait wait_;
   KvCache cache_;
   GpuProducts products_;
@@ -93,20 +94,22 @@ GpuBackend::GpuBackend(const RankPlace& place, const DecoderShape& shape,
                        bool graphs)
     : shape_(shape),
       first_stage_(place.first_stage()),
-      wants_graphs_(graphs),
+      wants_graphs_(graphs && links.clock == nullptr),
       group_(links.group),
       stream_(stream),
+      clock_(links.clock),
       wait_({&links.group, &links.edges}),
       cache_(shape.formats, shape.layers.size(), shape.shard.kv_heads.size(), shape.spec.head_dim,
              cleared_cache(shape, arena, stream)),
       products_(shape, GpuDecoder::max_rows(shape.limits), 2 * shape.limits.max_sequences, arena),
-      decoder_(shape, weights, cache_, links.group, products_, arena, stream),
+      decoder_(shape, weights, cache_, links.group, products_, arena, stream, links.clock),
       inputs_(shape.limits, arena),
       edges_(place.mesh, place.world_rank, links.edges, links.group, stream,
              arena.take(place.last_stage() ? 0 : StageEdges::memory_bytes(shape)),
              shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations) {
   if (place.last_stage())
-    sampler_.emplace(shape, weights, links.group, products_, result_shape, wait_, arena, stream);
+    sampler_.emplace(shape, weights, links.group, products_, result_shape, wait_, arena, stream,
+                     links.clock);
 }
 
 std::string GpuBackend::measure() {
@@ -134,8 +137,7 @@ void GpuBackend::capture() {
   size_t uploaded = 0;  // rows of the padding that is on the GPU
   const auto step = [&](const GraphBucket& bucket) {
     const StepRoom room{bucket.rows, bucket.rows};
-    if (uploaded != bucket.rows) 
-      inputs_.upload(no_batch, no_slots, {}, room, wait_, stream_.gpu());
+    if (uploaded != bucket.rows) inputs_.upload(no_batch, no_slots, {}, room, wait_, stream_.gpu());
     uploaded = bucket.rows;
     run(graph_pass(bucket), room);
   };
@@ -168,6 +170,7 @@ void GpuBackend::run(const GpuPass& pass, StepRoom room) {
 }
 
 void GpuBackend::forward(const Batch& batch, const Slots& slots) {
+  mark(clock_, StepPart::host);
   const size_t tokens = slots.rows().tokens;
   size_t longest = 0;
   for (const BatchEntry& entry : batch.entries)

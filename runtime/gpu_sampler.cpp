@@ -33,13 +33,14 @@ class PinnedParts {
 GpuSampler::GpuSampler(const DecoderShape& shape, const StageWeights& weights,
                        parallel::Communicator& group, GpuProducts& products,
                        ResultShape result_shape, GpuWait& wait, GpuArena& arena,
-                       kernels::Stream& stream)
+                       kernels::Stream& stream, StepClock* clock)
     : shape_(shape),
       weights_(weights),
       group_(group),
       products_(products),
       stream_(stream),
       wait_(wait),
+      clock_(clock),
       result_shape_(result_shape),
       shard_vocab_(shape.shard.vocab.size()) {
   const size_t sequences = shape.limits.max_sequences, vocab = shape.spec.vocab;
@@ -88,6 +89,7 @@ kernels::GpuProduct GpuSampler::head_product(size_t n) const {
 
 void GpuSampler::head(kernels::In residual, const int32_t* sampled, size_t n) {
   if (n == 0) return;
+  mark(clock_, StepPart::head);
   kernels::gpu_gather_rows({residual, sampled, rows_, n, shape_.spec.hidden}, stream_.gpu());
   products_.run(head_product(n), stream_.gpu());
 }
@@ -104,6 +106,7 @@ void GpuSampler::sample(const Batch& batch, Slots& slots, TokenResults& results)
   if (group_.rank() > 0) return;
   results.batch = batch.id;
   results.resize(n_rows);
+  mark(clock_, StepPart::sampling);
   if (n_rows == 0) return wait_.until_idle(stream_.gpu());
   const bool greedy = pack_rows(batch, slots, results);
   draw(n_rows, greedy);
@@ -114,6 +117,7 @@ void GpuSampler::sample(const Batch& batch, Slots& slots, TokenResults& results)
 
 void GpuSampler::gather_shards(size_t n_rows) {
   using parallel::Transfer;
+  mark(clock_, group_.rank() > 0 ? StepPart::send : StepPart::receive);
   const size_t bytes = n_rows * shard_vocab_ * sizeof(float);
   if (group_.rank() > 0) {
     const Transfer mine{Transfer::Kind::send, 0, logits_, bytes};

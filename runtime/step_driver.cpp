@@ -27,6 +27,8 @@ size_t StepDriver::decode_blocks(size_t batch, size_t context, size_t n) {
 
 size_t StepDriver::prefill_blocks(size_t tokens) { return blocks_of(tokens); }
 
+size_t StepDriver::least_context(size_t n) { return kWarmUp + n; }
+
 double StepDriver::run() {
   using Clock = std::chrono::steady_clock;
   ++batch_.id;

@@ -19,9 +19,14 @@ class StepDriver {
   // Of each of n prefills of one prompt of `tokens` tokens, until its first token is here.
   std::vector<double> prefill_ms(size_t tokens, size_t n);
 
+  // Id of the batch that was run last: the n timed ones of a call are the last n.
+  uint64_t latest_batch() const { return batch_.id; }
+
   // KV blocks that such a case takes.
   static size_t decode_blocks(size_t batch, size_t context, size_t n);
   static size_t prefill_blocks(size_t tokens);
+  // Positions that n decode steps and those before them take.
+  static size_t least_context(size_t n);
 
  private:
   double run();
