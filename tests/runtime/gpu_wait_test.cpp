@@ -1,4 +1,5 @@
-// A wait for the GPU that never ends by itself, because NCCL's kernel waits for a peer that is gone.
+// A wait for the GPU that never ends by itself, because NCCL's kernel waits for a peer that is
+// gone.
 #include "runtime/gpu_wait.h"
 
 #include <dlfcn.h>
