@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "planner/catalog.h"
+#include "planner/memory_model.h"
 #include "planner/step_cost.h"
 #include "planner/unknown_name.h"
 
@@ -36,6 +37,18 @@ std::string lower(std::string text) {
 std::string StepCase::name() const {
   return prefill ? fmt::format("prefill {}, batch {}", tokens, batch)
                  : fmt::format("decode batch {}, context {}", batch, tokens);
+}
+
+std::string memory_text(const MemoryUse& use) {
+  using planner::gib_text;
+  const planner::MemoryParts& parts = use.planned;
+  const std::string ranks = use.n_ranks == 1 ? "" : fmt::format("{} ranks of ", use.n_ranks);
+  return fmt::format(
+      "memory: {} GiB in use at most, {} GiB planned ({}weights {} + KV {} + activations {} + "
+      "buffers {} + CUDA {}), ratio {:.3f}",
+      gib_text(use.peak_bytes), gib_text(use.planned_bytes()), ranks, gib_text(parts.weights),
+      gib_text(parts.kv), gib_text(parts.activations), gib_text(parts.buffers),
+      gib_text(use.reserved_bytes), use.ratio());
 }
 
 double step_bytes(const planner::ModelSpec& spec, const planner::Formats& formats,
