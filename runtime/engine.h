@@ -33,7 +33,8 @@ struct EngineOptions {
       std::nullopt;         // CUDA's number of the one that this rank takes; none: the CPU
   bool shares_gpu = false;  // with other ranks
   parallel::GpuTransport transport = parallel::GpuTransport::automatic;
-  bool graphs = true;  // on a GPU: decode steps are captured
+  bool graphs = true;   // on a GPU: decode steps are captured
+  bool clocks = false;  // each part of a step is timed; then without graphs
 };
 
 class Engine {
@@ -76,6 +77,8 @@ class Engine {
   // The signal that cut drive() short, or 0.
   int drained_by() const { return watch_.drain_signal(); }
   const StageTimes& times() const { return worker_->times(); }
+  // Of this rank's batches, with `clocks`.
+  const std::vector<PartSpan>& spans() const { return clock_->spans(); }
   // What this rank holds of its GPU; nothing on the CPU.
   const planner::MemoryParts& gpu_memory() const { return gpu_parts_; }
 
@@ -92,6 +95,8 @@ class Engine {
                const TokenResults& results);
   void announce(const Batch& batch);
   void execute(const Batch& batch);
+  template <class Work>
+  decltype(auto) or_abort(Work work);
   const TokenResults& wait_results();
 
   const parallel::MpiSession& session_;
@@ -109,6 +114,7 @@ class Engine {
   planner::MemoryParts gpu_parts_;
   StageWeights weights_;
   LoadReport load_report_;
+  std::optional<StepClock> clock_;
   std::optional<RankWorker> worker_;
   parallel::StepWatch watch_;
   double drain_s_;

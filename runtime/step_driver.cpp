@@ -48,6 +48,8 @@ size_t StepDriver::decode_blocks(size_t batch, size_t context, size_t n) {
 
 size_t StepDriver::prefill_blocks(size_t tokens) { return blocks_of(tokens); }
 
+size_t StepDriver::least_context(size_t n) { return kWarmUp + n; }
+
 void StepDriver::begin(Batch& batch) {
   batch.id = engine_.last_batch() + 1;
   engine_.begin_step(batch);

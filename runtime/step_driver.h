@@ -22,9 +22,14 @@ class StepDriver {
   // chunks of `chunk`, of which up to n_in_flight are on their way; 0: as a whole.
   std::vector<double> prefill_ms(size_t tokens, size_t n, size_t chunk = 0, size_t n_in_flight = 1);
 
+  // Id of the batch that was run last: the n timed ones of a call are the last n.
+  uint64_t latest_batch() const { return engine_.last_batch(); }
+
   // KV blocks that such a case takes.
   static size_t decode_blocks(size_t batch, size_t context, size_t n);
   static size_t prefill_blocks(size_t tokens);
+  // Positions that n decode steps and those before them take.
+  static size_t least_context(size_t n);
 
  private:
   void begin(Batch& batch);
