@@ -255,22 +255,6 @@ void run(const ScaleOptions& options) {
   });
 }
 
-CLI::Option* add_counts(CLI::App& command, const std::string& flag, std::vector<size_t>& to,
-                        size_t most, const std::string& what) {
-  return command
-      .add_option_function<std::string>(
-          flag,
-          [flag, most, &to](const std::string& text) {
-            to.clear();
-            for (const std::string& one : split(text, ',')) {
-              to.push_back(parse_count(one, flag, most));
-              if (to.back() == 0) throw input_error("{} 0: must be at least 1", flag);
-            }
-          },
-          what)
-      ->type_name("N,…");
-}
-
 void add_formats(CLI::App& command, ScaleOptions& o) {
   command
       .add_option_function<std::string>(
