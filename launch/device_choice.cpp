@@ -39,9 +39,9 @@ size_t index_of(const parallel::MpiSession& session, const parallel::Binding& bi
   const auto n_ranks = static_cast<size_t>(session.node_size());
   if (n_ranks > query.gpus.size() && !options.share_gpus)
     throw input_error(
-        "{} ranks for {} GPUs: start {} ranks on this host, or let ranks share a GPU with "
+        "{} ranks for {} GPU{}: start no more than {} on this host, or let ranks share a GPU with "
         "--share-gpus",
-        n_ranks, query.gpus.size(), query.gpus.size());
+        n_ranks, query.gpus.size(), query.gpus.size() == 1 ? "" : "s", query.gpus.size());
   return static_cast<size_t>(session.node_rank()) % query.gpus.size();
 }
 
