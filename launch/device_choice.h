@@ -48,6 +48,9 @@ Device choose_device(const parallel::MpiSession& session, const parallel::Bindin
 // Whether ranks may talk through NCCL.
 bool takes_nccl(const Device& device, int n_ranks, const DeviceOptions& options);
 
+// What CUDA, its libraries and captured graphs take of a GPU beside what a rank's plan counts.
+inline constexpr size_t kGpuReservedBytes = size_t{1} << 30;
+
 // Memory that a rank may plan with on its GPU: its share of what is free, less what CUDA, its
 // kernels and captured graphs take. A collective of all ranks, each with its GPU current.
 size_t gpu_rank_memory(const parallel::MpiSession& session, const Device& device);
