@@ -38,7 +38,10 @@ std::vector<std::string> names_in(const CLI::App& app) {
 // CLI11 could not place.
 std::string unknown_argument(const CLI::App& app) {
   const CLI::App& command = innermost(app);
-  for (const std::string& extra : app.remaining(true)) {
+  std::vector<std::string> extras = command.remaining();  // what follows "--" went to the outer one
+  if (extras.empty()) extras = app.remaining(true);
+  std::erase(extras, "--");
+  for (const std::string& extra : extras) {
     const std::string name = extra.substr(0, extra.find('='));
     const std::vector<std::string> names = names_in(command);
     const std::vector<std::string_view> views(names.begin(), names.end());

@@ -24,6 +24,7 @@ using kernels::GpuQuery;
 
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "cuda"};
 constexpr std::string_view kTransportNames[] = {"auto", "nccl", "peer", "host"};
+
 Device find_gpu(const parallel::MpiSession& session, const parallel::Binding& binding,
                 const DeviceOptions& options) {
   const GpuQuery query = kernels::list_gpus();
@@ -66,7 +67,7 @@ size_t place_among(std::span<const std::string_view> names, std::string_view fla
 
 }  // namespace
 
-void add_device_options(CLI::App& command, DeviceOptions& options) {
+void add_device_choice(CLI::App& command, DeviceOptions& options) {
   command
       .add_option_function<std::string>(
           "--backend",
@@ -88,6 +89,10 @@ void add_device_options(CLI::App& command, DeviceOptions& options) {
       ->type_name("NAME");
   command.add_flag("--share-gpus", options.share_gpus,
                    "Several ranks may take the same GPU: for tests");
+}
+
+void add_device_options(CLI::App& command, DeviceOptions& options) {
+  add_device_choice(command, options);
   command.add_flag("!--no-graphs", options.graphs,
                    "On GPUs, enqueue decode steps kernel by kernel instead of as a captured graph");
 }
@@ -127,6 +132,12 @@ Device choose_device(const parallel::MpiSession& session, const parallel::Bindin
   if (options.backend == BackendChoice::automatic && (device.gpu || !why.empty()))
     spdlog::warn("running on the CPU: {}", why.empty() ? "other ranks have no GPU" : why);
   return {};
+}
+
+bool takes_nccl(const Device& device, int n_ranks, const DeviceOptions& options) {
+  if (!device.gpu || n_ranks == 1) return false;
+  if (options.transport == parallel::GpuTransport::nccl) return true;
+  return options.transport == parallel::GpuTransport::automatic && device.n_sharing == 1;
 }
 
 size_t gpu_rank_memory(const parallel::MpiSession& session, const Device& device) {
