@@ -26,10 +26,8 @@ void check(const SearchRequest& request) {
   append(found, problems(request.cluster));
   append(found, problems(request.workload));
   if (request.model.n_layers > kMostSearchLayers)
-    found.push_back(
-        fmt::format("n_layers {}: the search plans models of at most {}; give a layout "
-                    "by hand",
-                    request.model.n_layers, kMostSearchLayers));
+    found.push_back(fmt::format("n_layers {}: models of at most {} layers are planned on a cluster",
+                                request.model.n_layers, kMostSearchLayers));
   if (request.max_stages < 1 || request.max_stages > kMostSearchStages)
     found.push_back(
         fmt::format("max_stages {} is not from 1 to {}", request.max_stages, kMostSearchStages));
