@@ -43,6 +43,9 @@ struct Device {
 Device choose_device(const parallel::MpiSession& session, const parallel::Binding& binding,
                      const DeviceOptions& options);
 
+// What CUDA, its libraries and captured graphs take of a GPU beside what a rank's plan counts.
+inline constexpr size_t kGpuReservedBytes = size_t{1} << 30;
+
 // Memory that a rank may plan with on its GPU: its share of what is free, less what CUDA, its
 // kernels and captured graphs take. A collective of all ranks, each with its GPU current.
 size_t gpu_rank_memory(const parallel::MpiSession& session, const Device& device);

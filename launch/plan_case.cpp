@@ -136,10 +136,16 @@ void check_request(const planner::SearchRequest& request) {
 
 PlanCase make_case(const SearchOptions& options, const PlanOptions& plan,
                    const planner::ModelSpec& spec, const std::string& configs) {
+  return make_case_on(find_cluster(options.cluster, configs), options, plan, spec, configs);
+}
+
+PlanCase make_case_on(const ClusterSpec& cluster, const SearchOptions& options,
+                      const PlanOptions& plan, const planner::ModelSpec& spec,
+                      const std::string& configs) {
   PlanCase made;
   planner::SearchRequest& request = made.request;
   request.model = spec;
-  request.cluster = find_cluster(options.cluster, configs);
+  request.cluster = cluster;
   request.workload = workload_of(options);
   request.context = plan.context.value_or(0);
   request.tp_across_nodes = options.tp_across_nodes;

@@ -67,16 +67,18 @@ size_t GpuDecoder::max_rows(const planner::Limits& limits) {
 
 GpuDecoder::GpuDecoder(const DecoderShape& shape, const StageWeights& weights, const KvCache& cache,
                        parallel::Communicator& group, GpuProducts& products, GpuArena& arena,
-                       kernels::Stream& stream)
+                       kernels::Stream& stream, StepClock* clock)
     : shape_(shape),
       weights_(weights),
       cache_(cache),
       group_(group),
       products_(products),
       stream_(stream),
+      clock_(clock),
       act_(take_activations(shape, arena, stream)) {}
 
 void GpuDecoder::embed(const GpuPass& pass) {
+  mark(clock_, StepPart::embedding);
   kernels::GpuEmbedding args;
   args.table = weights_.embedding;
   args.ids = pass.ids;
@@ -86,8 +88,9 @@ void GpuDecoder::embed(const GpuPass& pass) {
   args.shard_begin = shape_.shard.vocab.begin;
   args.shard_rows = shape_.shard.vocab.size();
   kernels::gpu_embedding(args, stream_.gpu());
-  if (group_.size() > 1)
-    group_.all_reduce(act_.residual.data, args.tokens * args.hidden, act_.residual.dtype, stream_);
+  if (group_.size() == 1) return;
+  mark(clock_, StepPart::all_reduce);
+  group_.all_reduce(act_.residual.data, args.tokens * args.hidden, act_.residual.dtype, stream_);
 }
 
 void GpuDecoder::forward(const GpuPass& pass) {
@@ -170,12 +173,16 @@ void GpuDecoder::measure_products() {
 void GpuDecoder::layer(size_t i, const GpuPass& pass) {
   const LayerWeights& w = weights_.layers[i];
   const size_t tokens = pass.rows.tokens;
+  begin(i, StepPart::qkv);
   products_.run(qkv_product(i, tokens), stream_.gpu());
   attend(i, pass);
-  add_row_parallel(act_.attended, w.o, w.o_bias, shape_.shard.heads.size() * shape_.spec.head_dim,
-                   tokens);
+  begin(i, StepPart::o);
+  add_row_parallel(i, StepPart::o, act_.attended, w.o, w.o_bias,
+                   shape_.shard.heads.size() * shape_.spec.head_dim, tokens);
+  begin(i, StepPart::ffn);
   products_.run(gate_up_product(i, tokens), stream_.gpu());
-  add_row_parallel(act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(), tokens);
+  add_row_parallel(i, StepPart::ffn, act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(),
+                   tokens);
 }
 
 // attended = softmax(rot(q) · rot(k)ᵀ / √d) v over the cache, after k and v have joined it.
@@ -199,6 +206,7 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
   post.dependent_launch = true;
   kernels::gpu_qkv_post(post, stream_.gpu());
 
+  begin(i, StepPart::attention);
   const bool windowed = shape_.layers.begin + i >= shape_.spec.full_attention_layers;
   kernels::GpuAttention args;
   args.q = act_.qkv;
@@ -224,10 +232,12 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
 
 // residual += x wᵀ + bias, where x and w hold this rank's columns only: on one rank in the product
 // itself, else chunk sums inside the rank, then over ranks, by one tree.
-void GpuDecoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens) {
+void GpuDecoder::add_row_parallel(size_t i, StepPart part, In x, In w, In bias, size_t k,
+                                  size_t tokens) {
   const size_t hidden = shape_.spec.hidden;
   products_.run(row_parallel_product(x, w, bias, k, tokens), stream_.gpu());
   if (group_.size() == 1) return;
+  begin(i, StepPart::all_reduce);
   parallel::ResidualSum sum;
   sum.partial = act_.partial;
   sum.bias = bias;
@@ -240,6 +250,7 @@ void GpuDecoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens) 
     group_.all_reduce_tree(act_.partial, tokens * hidden, stream_);
   else
     group_.all_reduce(act_.partial, tokens * hidden, DType::f32, stream_);
+  begin(i, part);
   kernels::GpuResidualAdd add;
   add.partial = act_.partial;
   add.bias = bias;

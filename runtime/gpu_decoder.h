@@ -44,7 +44,7 @@ class GpuDecoder {
   // and up rows in turn), cache, group and products outlive the decoder.
   GpuDecoder(const DecoderShape& shape, const StageWeights& weights, const KvCache& cache,
              parallel::Communicator& group, GpuProducts& products, GpuArena& arena,
-             kernels::Stream& stream);
+             kernels::Stream& stream, StepClock* clock = nullptr);
 
   // residual = embedding rows of pass.ids.
   void embed(const GpuPass& pass);
@@ -63,7 +63,12 @@ class GpuDecoder {
                                            size_t tokens) const;
   void layer(size_t i, const GpuPass& pass);
   void attend(size_t i, const GpuPass& pass);
-  void add_row_parallel(kernels::In x, kernels::In w, kernels::In bias, size_t k, size_t tokens);
+  void add_row_parallel(size_t i, StepPart part, kernels::In x, kernels::In w, kernels::In bias,
+                        size_t k, size_t tokens);
+  // Part of layer i begins.
+  void begin(size_t i, StepPart part) {
+    mark(clock_, part, static_cast<int32_t>(shape_.layers.begin + i));
+  }
 
   DecoderShape shape_;
   const StageWeights& weights_;
@@ -71,6 +76,7 @@ class GpuDecoder {
   parallel::Communicator& group_;
   GpuProducts& products_;
   kernels::Stream& stream_;
+  StepClock* clock_;
   GpuActivations act_;
 };
 
