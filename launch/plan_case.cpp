@@ -198,8 +198,11 @@ bool is_extrapolated(const PlanCase& of, const planner::Layout& layout) {
       return true;
     if (s + 1 == layout.stages.size()) break;
     const planner::PlacedStage& next = layout.stages[s + 1];
-    if (of.model->edge_extrapolated(edge_between(stage, next), schedule, stage.role != next.role))
-      return true;
+    const planner::EdgeShape edge = edge_between(stage, next);
+    const bool outside = stage.role == next.role
+                             ? of.model->edge_extrapolated(edge, schedule)
+                             : of.model->handover_extrapolated(edge, stage.layers.size(), schedule);
+    if (outside) return true;
   }
   return of.on_cpu && !is_measured(of);
 }
