@@ -40,7 +40,7 @@ FakeNccl& fake_nccl() {
   void* library = dlopen(WEFT_FAKE_NCCL, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   EXPECT_NE(library, nullptr) << dlerror();
   auto& fake = *static_cast<FakeNccl*>(dlsym(library, "fake_nccl"));
-  fake = {};
+  fake.reset();
   return fake;
 }
 
@@ -52,7 +52,7 @@ TEST(NcclFacts, VersionIsTheOneOfTheLibraryThatWouldBeLoaded) {
   fake.version = 22703;
   EXPECT_NE(nccl_version_here(WEFT_FAKE_NCCL).find("weft needs 2.28.0 or newer"),
             std::string::npos);
-  fake = {};
+  fake.reset();
   EXPECT_NE(nccl_version_here("libno_such_nccl.so.2").find("NCCL cannot be loaded"),
             std::string::npos);
 }
@@ -125,7 +125,7 @@ TEST_F(FourRanks, WithAnotherVersionOnAHost) {
   fake.version = 23003;
   for (const size_t rank : {size_t{2}, size_t{3}})
     all_[rank].nccl.set(nccl_version_here(WEFT_FAKE_NCCL));
-  fake = {};
+  fake.reset();
   const auto problems = nccl_problems(all_);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0],
