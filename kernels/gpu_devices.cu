@@ -5,13 +5,10 @@
 #include <unistd.h>
 
 #include "kernels/cuda_check.h"
+#include "kernels/gpu_needs.h"
 
 namespace weft::kernels {
 namespace {
-
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
 
 GpuInfo describe(int device, bool asks_for_free) {
   const std::string where = " on GPU " + std::to_string(device);
@@ -32,11 +29,8 @@ GpuQuery look(bool asks_for_free) {
   const cudaError_t status = cudaGetDeviceCount(&n);
   if (status == cudaErrorInsufficientDriver) {
     int driver = 0;
-    const bool found = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
-    const std::string there = found ? "the GPU driver is too old: it runs CUDA " +
-                                          version_text(driver) + " at most, and weft needs "
-                                    : "the GPU driver is missing: weft needs one for CUDA ";
-    return {{}, there + version_text(CUDART_VERSION)};
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    return {{}, driver_problem(driver, CUDART_VERSION)};
   }
   if (status == cudaErrorNoDevice || (status == cudaSuccess && n == 0))
     return {{}, "the driver shows no GPU to this process"};
@@ -64,20 +58,6 @@ std::vector<std::string> built_capabilities() {
     one.clear();
   }
   return all;
-}
-
-bool runs_here(const GpuInfo& gpu) {
-  const std::string major = std::to_string(gpu.compute_major) + ".";
-  for (const std::string& built : built_capabilities()) {
-    const std::string exact = major + std::to_string(gpu.compute_minor);
-    const bool is_specific = built.back() < '0' || built.back() > '9';
-    if (is_specific && built.substr(0, built.size() - 1) == exact) return true;
-    // Code for 8.0 runs on 8.6, not the other way round.
-    if (!is_specific && built.starts_with(major) &&
-        std::stoi(built.substr(major.size())) <= gpu.compute_minor)
-      return true;
-  }
-  return false;
 }
 
 bool gpu_driver_loaded() { return access("/dev/nvidiactl", F_OK) == 0; }

@@ -29,7 +29,6 @@ GpuQuery list_gpus();
 
 // Compute capabilities that this build has code for: "9.0a" runs on 9.0 alone. Empty without CUDA.
 std::vector<std::string> built_capabilities();
-bool runs_here(const GpuInfo& gpu);
 
 // True where a GPU driver is loaded on this host. Touches neither driver nor GPU, so that it may be
 // asked before a fork.

@@ -6,7 +6,6 @@ namespace weft::kernels {
 GpuQuery query_gpus() { return {{}, "weft was built without CUDA"}; }
 GpuQuery list_gpus() { return query_gpus(); }
 std::vector<std::string> built_capabilities() { return {}; }
-bool runs_here(const GpuInfo&) { return false; }
 bool gpu_driver_loaded() { return false; }
 
 }  // namespace weft::kernels

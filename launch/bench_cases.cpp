@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "planner/catalog.h"
+#include "planner/memory_model.h"
 #include "planner/step_cost.h"
 #include "planner/unknown_name.h"
 
@@ -38,6 +39,18 @@ std::string StepCase::name() const {
                  : fmt::format("decode batch {}, context {}", batch, tokens);
 }
 
+std::string memory_text(const MemoryUse& use) {
+  using planner::gib_text;
+  const planner::MemoryParts& parts = use.planned;
+  const std::string ranks = use.n_ranks == 1 ? "" : fmt::format("{} ranks of ", use.n_ranks);
+  return fmt::format(
+      "memory: {} GiB in use at most, {} GiB planned ({}weights {} + KV {} + activations {} + "
+      "buffers {} + CUDA {}), ratio {:.3f}",
+      gib_text(use.peak_bytes), gib_text(use.planned_bytes()), ranks, gib_text(parts.weights),
+      gib_text(parts.kv), gib_text(parts.activations), gib_text(parts.buffers),
+      gib_text(use.reserved_bytes), use.ratio());
+}
+
 double step_bytes(const planner::ModelSpec& spec, const planner::Formats& formats,
                   const StepCase& of) {
   const auto layers = static_cast<double>(spec.n_layers);
@@ -66,15 +79,19 @@ double step_limit_ms(const planner::ModelSpec& spec, const planner::Formats& for
   return std::max(reading, computing) * 1e3;
 }
 
+std::string profile_name(const std::string& gpu) {
+  std::string name = lower(gpu);
+  if (name.starts_with("nvidia ")) name = name.substr(7);
+  return name;
+}
+
 std::optional<double> predicted_step_ms(const planner::ModelSpec& spec, const StepCase& of,
                                         const std::string& gpu, const std::string& configs) {
   planner::Catalog catalog(configs);
-  std::string name = lower(gpu);
-  if (name.starts_with("nvidia ")) name = name.substr(7);
   try {
     planner::StepSetting setting;
     setting.model = &spec;
-    setting.machine = &catalog.machine(name);
+    setting.machine = &catalog.machine(profile_name(gpu));
     setting.engine = &catalog.engine("weft");
     planner::StageShape shape;
     shape.n_layers = spec.n_layers;

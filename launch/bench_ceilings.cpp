@@ -66,6 +66,8 @@ double product_rate(const GpuStream& stream) {
 
 }  // namespace
 
+double measure_read_rate() { return read_rate(GpuStream()); }
+
 Ceilings measure_ceilings() {
   const GpuStream stream;
   Ceilings ceilings;

@@ -10,5 +10,7 @@ struct Ceilings {
 
 // Takes up to 8 GiB of the GPU's memory for a moment.
 Ceilings measure_ceilings();
+// Its first part alone.
+double measure_read_rate();
 
 }  // namespace weft::launch

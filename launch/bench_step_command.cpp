@@ -92,7 +92,7 @@ double median(std::vector<double> values) {
 }
 
 void print_table(const std::vector<StepCase>& cases, const Ceilings& ceilings,
-                 const planner::ModelSpec& spec, const planner::Plan& plan) {
+                 const planner::ModelSpec& spec, const planner::Plan& plan, const MemoryUse& use) {
   fmt::print("ceilings: reads {:.2f} TB/s", ceilings.read_bytes_per_s * 1e-12);
   if (ceilings.flops_per_s > 0)
     fmt::print(", products {:.0f} TFLOP/s", ceilings.flops_per_s * 1e-12);
@@ -108,10 +108,11 @@ void print_table(const std::vector<StepCase>& cases, const Ceilings& ceilings,
                one.limit_ms, one.measured_ms / one.limit_ms,
                one.predicted_ms ? fmt::format("{:.3f}", *one.predicted_ms) : "-");
   }
+  fmt::print("{}\n", memory_text(use));
 }
 
 void print_json(const std::vector<StepCase>& cases, const Ceilings& ceilings,
-                const planner::ModelSpec& spec, const Device& device) {
+                const planner::ModelSpec& spec, const Device& device, const MemoryUse& use) {
   nlohmann::ordered_json out;
   out["model"] = spec.name;
   out["gpu"] = device.product;
@@ -132,6 +133,9 @@ void print_json(const std::vector<StepCase>& cases, const Ceilings& ceilings,
     if (one.predicted_ms) row["predicted_ms"] = *one.predicted_ms;
     out["steps"].push_back(row);
   }
+  out["memory"] = {{"peak_bytes", use.peak_bytes},
+                   {"planned_bytes", use.planned_bytes()},
+                   {"ratio", use.ratio()}};
   fmt::print("{}\n", out.dump());
 }
 
@@ -139,6 +143,12 @@ void measure(const BenchOptions& options, runtime::Engine& engine, const planner
              const planner::Plan& plan, const Device& device, const Ceilings& ceilings,
              std::vector<StepCase>& cases) {
   engine.fill_cache();
+  MemoryUse use{0, plan.predicted.rank_memory.front(), kGpuReservedBytes, device.n_sharing};
+  const auto look = [&] {
+    const kernels::GpuMemoryState state = kernels::gpu_memory();
+    use.peak_bytes = std::max(use.peak_bytes, state.total_bytes - state.free_bytes);
+  };
+  look();
   runtime::StepDriver driver(engine, spec, plan.limits);
   const std::string configs = config_folder(options.configs);
   for (StepCase& one : cases) {
@@ -148,10 +158,11 @@ void measure(const BenchOptions& options, runtime::Engine& engine, const planner
     one.measured_ms =
         median(one.prefill ? driver.prefill_ms(one.tokens, kPrefills)
                            : driver.decode_ms(one.batch, one.tokens, options.n_steps));
+    look();
     spdlog::info("{}: {:.3f} ms", one.name(), one.measured_ms);
   }
-  options.json ? print_json(cases, ceilings, spec, device)
-               : print_table(cases, ceilings, spec, plan);
+  options.json ? print_json(cases, ceilings, spec, device, use)
+               : print_table(cases, ceilings, spec, plan, use);
 }
 
 void bench(const parallel::MpiSession& session, const parallel::Binding& binding,
@@ -204,22 +215,6 @@ void run(const BenchOptions& options) {
     verify_binding(process.session, process.binding, {});
     bench(process.session, process.binding, options);
   });
-}
-
-void add_counts(CLI::App& command, const std::string& flag, std::vector<size_t>& to, size_t most,
-                const std::string& what) {
-  command
-      .add_option_function<std::string>(
-          flag,
-          [flag, most, &to](const std::string& text) {
-            to.clear();
-            for (const std::string& one : split(text, ',')) {
-              to.push_back(parse_count(one, flag, most));
-              if (to.back() == 0) throw input_error("{} 0: must be at least 1", flag);
-            }
-          },
-          what)
-      ->type_name("N,…");
 }
 
 }  // namespace

@@ -115,7 +115,9 @@ class Calibration {
     MachineProfile here;  // what is timed of so many ranks
     here.name = profile_.name;
     say("products", n);
-    here.products = {time_products(rig)};
+    const ProductTimes products = time_products(rig);
+    here.products = {products.from_memory, products.from_cache};
+    here.caches = {products.cache};
     here.rates = here.curve_rates = planner::rates_of(here.products.front(), memory_gib_);
     say("attention, layers and sampling", n);
     here.decode_attention = {time_decode_attention(rig)};
@@ -127,11 +129,14 @@ class Calibration {
     rig.close();
     if (n == 1) profile_.rates = profile_.curve_rates = here.rates;
     const auto keep = [&](auto& from, auto& to) {
-      from.front().ranks = n;
-      from.front().source = source(n);
-      to.push_back(from.front());
+      for (auto& curve : from) {
+        curve.ranks = n;
+        curve.source = source(n);
+        to.push_back(curve);
+      }
     };
     keep(here.products, profile_.products);
+    keep(here.caches, profile_.caches);
     keep(here.decode_attention, profile_.decode_attention);
     keep(here.prefill_attention, profile_.prefill_attention);
     keep(here.overheads, profile_.overheads);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/attention.h"
@@ -19,12 +20,14 @@ using kernels::In;
 using kernels::Out;
 using planner::HeadCounts;
 
-// Of a small model all matrices fit a cache, of a large one not even a few do.
-constexpr size_t kMatricesOfAShape = 12;
+// The same work again and again, so that a slow phase of the machine does not lie in one curve.
+constexpr size_t kPasses = 3;
 // Of a layer's weights about a third are row-parallel: float32 sums of eight chunks.
 constexpr size_t kProductsAtOnce = 3;
 constexpr size_t kChunks = 8;
-constexpr size_t kMostMatrixBytes = size_t{256} << 20;
+constexpr size_t kMostMatrixBytes = size_t{256} << 20;  // beyond caches
+// What tells how much of a model stays in caches: a product of 128 KiB of weights.
+constexpr size_t kProbe = 256;
 
 // Values of a model's scale: no NaN, nothing that would be slow for its size.
 void fill(void* to, size_t n) {
@@ -49,9 +52,8 @@ class Arena {
 class Turn {
  public:
   Turn(const std::byte* arena, size_t arena_bytes, size_t bytes)
-      : arena_(arena),
-        bytes_(bytes),
-        n_(std::clamp<size_t>(arena_bytes / bytes, 1, kMatricesOfAShape)) {}
+      : arena_(arena), bytes_(bytes), n_(std::max<size_t>(arena_bytes / bytes, 1)) {}
+  size_t size() const { return n_; }
   const std::byte* next() {
     index_ = (index_ + 1) % n_;
     return arena_ + index_ * bytes_;
@@ -123,47 +125,111 @@ class AttentionCase {
   Arena<float> workspace_;
 };
 
-}  // namespace
+// Weights of all shapes, and what a product needs beside them.
+class ProductCase {
+ public:
+  explicit ProductCase(const ProductGrid& grid)
+      : weights_(std::max(kMostMatrixBytes,
+                          grid.outputs.back() * grid.inputs.back() * sizeof(uint16_t))),
+        x_(grid.tokens.back() * grid.inputs.back()),
+        y_(grid.tokens.back() * grid.outputs.back()),
+        sums_(y_.size()),
+        workspace_(kernels::gemm_workspace_floats(grid.tokens.back(), grid.outputs.back(),
+                                                  grid.inputs.back())) {
+    fill(weights_.data(), weights_.bytes() / 2);
+    fill(x_.data(), x_.size());
+  }
 
-planner::ProductCurve time_products(const Rig& rig) {
-  const ProductGrid grid = product_grid(rig.quick());
-  planner::ProductCurve curve;
-  curve.tokens = grid.tokens;
-  curve.outputs = grid.outputs;
-  curve.inputs = grid.inputs;
-  const size_t most_tokens = grid.tokens.back(), widest = grid.outputs.back(),
-               deepest = grid.inputs.back();
-  const size_t largest = widest * deepest * sizeof(uint16_t);
-  const Pages weights(std::max(kMostMatrixBytes, largest));
-  fill(weights.data(), weights.bytes() / 2);
-  const Arena<uint16_t> x(most_tokens * deepest), y(most_tokens * widest);
-  fill(x.data(), x.size());
-  const Arena<float> sums(most_tokens * widest);
-  const Arena<float> workspace(kernels::gemm_workspace_floats(most_tokens, widest, deepest));
-  for (const size_t outputs : grid.outputs) {
-    for (const size_t inputs : grid.inputs) {
-      Turn matrices(weights.data(), weights.bytes(), outputs * inputs * sizeof(uint16_t));
-      for (const size_t tokens : grid.tokens) {
-        kernels::Gemm args;
-        args.x = In(x.data(), DType::bf16);
-        args.tokens = tokens;
-        args.n = args.y_stride = outputs;
-        args.k = args.x_stride = inputs;
-        args.workspace = workspace.data();
-        const double us = rig.time_us([&] {
-          for (size_t i = 0; i < kProductsAtOnce; ++i) {
-            const bool row_parallel = i == 0;
-            args.w = In(matrices.next(), DType::bf16);
-            args.n_chunks = row_parallel ? kChunks : 1;
-            args.y = row_parallel ? Out(sums.data()) : Out(y.data(), DType::bf16);
-            kernels::gemm<>(args, rig.stream());
-          }
-        });
-        curve.microseconds.push_back(us / kProductsAtOnce);
+  Turn matrices(size_t arena_bytes, size_t outputs, size_t inputs) const {
+    return {weights_.data(), std::min(arena_bytes, weights_.bytes()),
+            outputs * inputs * sizeof(uint16_t)};
+  }
+
+  void run(const std::byte* matrix, size_t tokens, size_t outputs, size_t inputs, bool row_parallel,
+           kernels::Stream& stream) const {
+    kernels::Gemm args;
+    args.x = In(x_.data(), DType::bf16);
+    args.tokens = tokens;
+    args.n = args.y_stride = outputs;
+    args.k = args.x_stride = inputs;
+    args.workspace = workspace_.data();
+    args.w = In(matrix, DType::bf16);
+    args.n_chunks = row_parallel ? kChunks : 1;
+    args.y = row_parallel ? Out(sums_.data()) : Out(y_.data(), DType::bf16);
+    kernels::gemm<>(args, stream);
+  }
+
+ private:
+  Pages weights_;
+  Arena<uint16_t> x_, y_;
+  Arena<float> sums_, workspace_;
+};
+
+// Lowers each time of the curve to that of this pass; times of matrices beyond the arena stay.
+void pass_over(const Rig& rig, const ProductCase& made, size_t arena_bytes,
+               planner::ProductCurve& curve) {
+  size_t at = 0;
+  for (const size_t outputs : curve.outputs) {
+    for (const size_t inputs : curve.inputs) {
+      const bool beyond = outputs * inputs * sizeof(uint16_t) > arena_bytes;
+      Turn matrices = made.matrices(arena_bytes, outputs, inputs);
+      for (const size_t tokens : curve.tokens) {
+        double& least = curve.microseconds[at++];
+        if (beyond) continue;
+        const double us = rig.time_us(
+            [&] {
+              for (size_t i = 0; i < kProductsAtOnce; ++i)
+                made.run(matrices.next(), tokens, outputs, inputs, i == 0, rig.stream());
+            },
+            kPasses);
+        least = std::min(least, us / kProductsAtOnce);
       }
     }
   }
-  return curve;
+}
+
+// A round over each size: what of it stays in caches is read from there.
+planner::CacheCurve time_cache(const Rig& rig, const ProductCase& made) {
+  std::vector<planner::CacheTime> times;
+  for (size_t mib = 1; mib <= kMostMatrixBytes >> 20; mib *= 2)
+    for (const double part : {1.0, 1.5}) {
+      const double size = part * static_cast<double>(mib);
+      if (size * (1 << 20) <= kMostMatrixBytes) times.push_back({size, 0});
+    }
+  for (size_t pass = 0; pass < kPasses; ++pass)
+    for (planner::CacheTime& time : times) {
+      Turn matrices = made.matrices(static_cast<size_t>(time.mib * (1 << 20)), kProbe, kProbe);
+      const double us = rig.time_us(
+          [&] {
+            for (size_t i = 0; i < matrices.size(); ++i)
+              made.run(matrices.next(), 1, kProbe, kProbe, false, rig.stream());
+          },
+          kPasses);
+      const double each = us / static_cast<double>(matrices.size());
+      time.us = pass == 0 ? each : std::min(time.us, each);
+    }
+  return planner::fit_cache(times);
+}
+
+}  // namespace
+
+ProductTimes time_products(const Rig& rig) {
+  const ProductGrid grid = product_grid(rig.quick());
+  const ProductCase made(grid);
+  ProductTimes times;
+  times.cache = time_cache(rig, made);
+  planner::ProductCurve& memory = times.from_memory;
+  memory.tokens = grid.tokens;
+  memory.outputs = grid.outputs;
+  memory.inputs = grid.inputs;
+  memory.microseconds.assign(grid.tokens.size() * grid.outputs.size() * grid.inputs.size(),
+                             std::numeric_limits<double>::infinity());
+  for (size_t pass = 0; pass < kPasses; ++pass) pass_over(rig, made, kMostMatrixBytes, memory);
+  times.from_cache = memory;
+  times.from_cache.cached = true;
+  const auto half = static_cast<size_t>(cached_mib(times.cache) / 2 * (1 << 20));
+  for (size_t pass = 0; pass < kPasses; ++pass) pass_over(rig, made, half, times.from_cache);
+  return times;
 }
 
 planner::DecodeAttentionCurve time_decode_attention(const Rig& rig) {

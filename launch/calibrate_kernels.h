@@ -9,9 +9,14 @@ namespace weft::launch {
 
 // Collectives of the rig's ranks; every rank gets the same. Sources are the caller's to write.
 
-// bf16, invariant; a mean over a layer's kinds of product. A dozen matrices of a shape take turns,
-// as a model's layers do, so that small ones come from a cache and large ones from memory.
-planner::ProductCurve time_products(const Rig& rig);
+// bf16, invariant; a mean over a layer's kinds of product. Matrices of a shape take turns, as a
+// model's layers do: as many as fill half of the cache, and far more than it holds.
+struct ProductTimes {
+  planner::CacheCurve cache;
+  planner::ProductCurve from_memory;
+  planner::ProductCurve from_cache;
+};
+ProductTimes time_products(const Rig& rig);
 planner::DecodeAttentionCurve time_decode_attention(const Rig& rig);
 planner::PrefillAttentionCurve time_prefill_attention(const Rig& rig);
 // sample_us and sample_gbps of `curve`.

@@ -58,7 +58,7 @@ double Rig::slowest(double us) const {
   return *std::max_element(all.begin(), all.end());
 }
 
-double Rig::time_us(const std::function<void()>& call) const {
+double Rig::time_us(const std::function<void()>& call, size_t n_passes) const {
   barrier();
   const RigClock::time_point first = RigClock::now();
   call();  // finds caches and pages as no other does
@@ -67,7 +67,7 @@ double Rig::time_us(const std::function<void()>& call) const {
   if (slowest(long_us) > kTooLongUs) return slowest(long_us);
   std::vector<double> times;
   const RigClock::time_point start = RigClock::now();
-  const double enough = quick_ ? kQuickUs : kEnoughUs;
+  const double enough = (quick_ ? kQuickUs : kEnoughUs) / static_cast<double>(n_passes);
   double passed = 0;
   do {
     const RigClock::time_point before = RigClock::now();

@@ -38,8 +38,8 @@ class Rig {
 
   // Microseconds of an undisturbed call, of all that fit in a few milliseconds and at least three
   // (fewer of very long ones), while all ranks of the rig do the same: that of the slowest rank. A
-  // collective.
-  double time_us(const std::function<void()>& call) const;
+  // collective. With several passes each takes its part of the time.
+  double time_us(const std::function<void()>& call, size_t n_passes = 1) const;
   // The same for calls that time themselves: `call` gives one time in microseconds. The number of
   // calls is the same on all ranks.
   double time_each_us(size_t n_calls, const std::function<double()>& call) const;

@@ -38,7 +38,10 @@ std::vector<std::string> names_in(const CLI::App& app) {
 // CLI11 could not place.
 std::string unknown_argument(const CLI::App& app) {
   const CLI::App& command = innermost(app);
-  for (const std::string& extra : app.remaining(true)) {
+  std::vector<std::string> extras = command.remaining();  // what follows "--" went to the outer one
+  if (extras.empty()) extras = app.remaining(true);
+  std::erase(extras, "--");
+  for (const std::string& extra : extras) {
     const std::string name = extra.substr(0, extra.find('='));
     const std::vector<std::string> names = names_in(command);
     const std::vector<std::string_view> views(names.begin(), names.end());
@@ -54,7 +57,7 @@ std::string unknown_argument(const CLI::App& app) {
 bool takes_all_ranks(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   const std::string name = chosen.empty() ? "" : chosen.front()->get_name();
-  if (name == "run" || name == "bench") return true;
+  if (name == "run" || name == "bench" || name == "profile") return true;
   const CLI::Option* preflight = innermost(app).get_option_no_throw("--preflight");
   return preflight != nullptr && preflight->count() > 0;
 }
@@ -85,10 +88,10 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!app.get_subcommands().empty()) return 0;
-    return refuse(
-        app,
-        "a subcommand is needed: plan, run, launch, check, topo, bench or synth; see weft --help",
-        2);
+    return refuse(app,
+                  "a subcommand is needed: plan, run, launch, check, topo, bench, profile or "
+                  "synth; see weft --help",
+                  2);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& bad) {
@@ -117,6 +120,7 @@ int run_command_line(int argc, char** argv) {
   add_synth_command(app);
   add_topo_command(app);
   add_bench_command(app);
+  add_profile_command(app);
   try {
     const int status = parse_and_run(app, argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;

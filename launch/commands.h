@@ -17,5 +17,6 @@ void add_check_command(CLI::App& app);
 void add_synth_command(CLI::App& app);
 void add_topo_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_profile_command(CLI::App& app);
 
 }  // namespace weft::launch

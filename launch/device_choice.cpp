@@ -11,6 +11,7 @@
 
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_devices.h"
+#include "launch/gpu_pick.h"
 #include "parallel/gather.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -19,46 +20,24 @@
 namespace weft::launch {
 namespace {
 
-using kernels::GpuInfo;
 using kernels::GpuQuery;
 
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "cuda"};
 constexpr std::string_view kTransportNames[] = {"auto", "nccl", "peer", "host"};
-// Of a GPU's memory, for libraries' own and captured graphs: 33B's take about 0.4 GiB.
-constexpr size_t kReservedBytes = size_t{1} << 30;
-
-// The index of this rank's GPU in the query.
-size_t index_of(const parallel::MpiSession& session, const parallel::Binding& binding,
-                const DeviceOptions& options, const GpuQuery& query) {
-  if (binding.place && binding.place->gpu) {
-    const std::string& bus_id = binding.topology.gpus[*binding.place->gpu].bus_id;
-    for (size_t i = 0; i < query.gpus.size(); ++i)
-      if (parallel::normal_bus_id(query.gpus[i].pci_bus_id) == bus_id) return i;
-  }
-  // Not placed: round the GPUs that CUDA shows.
-  const auto n_ranks = static_cast<size_t>(session.node_size());
-  if (n_ranks > query.gpus.size() && !options.share_gpus)
-    throw input_error(
-        "{} ranks for {} GPUs: start {} ranks on this host, or let ranks share a GPU with "
-        "--share-gpus",
-        n_ranks, query.gpus.size(), query.gpus.size());
-  return static_cast<size_t>(session.node_rank()) % query.gpus.size();
-}
 
 Device find_gpu(const parallel::MpiSession& session, const parallel::Binding& binding,
                 const DeviceOptions& options) {
   const GpuQuery query = kernels::list_gpus();
-  if (query.gpus.empty()) throw input_error("{}", query.why_none);
+  RankOnHost rank;
+  rank.rank = static_cast<size_t>(session.node_rank());
+  rank.size = static_cast<size_t>(session.node_size());
+  if (binding.place && binding.place->gpu)
+    rank.bus_id = binding.topology.gpus[*binding.place->gpu].bus_id;
+  const size_t index = pick_gpu(query, kernels::built_capabilities(), rank, options.share_gpus);
   Device device;
-  const size_t index = index_of(session, binding, options, query);
-  const GpuInfo& gpu = query.gpus[index];
-  if (!kernels::runs_here(gpu))
-    throw input_error("GPU {} ({}) has compute capability {}.{}; weft was built for {}", index,
-                      gpu.name, gpu.compute_major, gpu.compute_minor,
-                      fmt::join(kernels::built_capabilities(), ", "));
   device.gpu = static_cast<int>(index);
-  device.name = "GPU " + gpu.pci_bus_id;
-  device.product = gpu.name;
+  device.name = "GPU " + query.gpus[index].pci_bus_id;
+  device.product = query.gpus[index].name;
   return device;
 }
 
@@ -88,7 +67,7 @@ size_t place_among(std::span<const std::string_view> names, std::string_view fla
 
 }  // namespace
 
-void add_device_options(CLI::App& command, DeviceOptions& options) {
+void add_device_choice(CLI::App& command, DeviceOptions& options) {
   command
       .add_option_function<std::string>(
           "--backend",
@@ -110,6 +89,10 @@ void add_device_options(CLI::App& command, DeviceOptions& options) {
       ->type_name("NAME");
   command.add_flag("--share-gpus", options.share_gpus,
                    "Several ranks may take the same GPU: for tests");
+}
+
+void add_device_options(CLI::App& command, DeviceOptions& options) {
+  add_device_choice(command, options);
   command.add_flag("!--no-graphs", options.graphs,
                    "On GPUs, enqueue decode steps kernel by kernel instead of as a captured graph");
 }
@@ -151,13 +134,19 @@ Device choose_device(const parallel::MpiSession& session, const parallel::Bindin
   return {};
 }
 
+bool takes_nccl(const Device& device, int n_ranks, const DeviceOptions& options) {
+  if (!device.gpu || n_ranks == 1) return false;
+  if (options.transport == parallel::GpuTransport::nccl) return true;
+  return options.transport == parallel::GpuTransport::automatic && device.n_sharing == 1;
+}
+
 size_t gpu_rank_memory(const parallel::MpiSession& session, const Device& device) {
   const size_t free_bytes = kernels::gpu_memory().free_bytes;
   // The ranks' contexts are all there when each has asked.
   const std::vector<size_t> all = parallel::gather(session, free_bytes);
   const size_t least = *std::min_element(all.begin(), all.end());
   const size_t share = least / device.n_sharing;
-  return share > kReservedBytes ? share - kReservedBytes : 0;
+  return share > kGpuReservedBytes ? share - kGpuReservedBytes : 0;
 }
 
 }  // namespace weft::launch

@@ -24,7 +24,9 @@ struct DeviceOptions {
   parallel::GpuTransport transport = parallel::GpuTransport::automatic;
 };
 
-// --backend, --share-gpus, --no-graphs, --gpu-transport.
+// --backend, --share-gpus, --gpu-transport: what is chosen before anything runs.
+void add_device_choice(CLI::App& command, DeviceOptions& options);
+// These and --no-graphs.
 void add_device_options(CLI::App& command, DeviceOptions& options);
 
 // For bind_early: before MPI, and before CUDA may be touched.
@@ -42,6 +44,12 @@ struct Device {
 // AgreedError; without being asked, all run on CPUs then, and rank 0 says why.
 Device choose_device(const parallel::MpiSession& session, const parallel::Binding& binding,
                      const DeviceOptions& options);
+
+// Whether ranks may talk through NCCL.
+bool takes_nccl(const Device& device, int n_ranks, const DeviceOptions& options);
+
+// What CUDA, its libraries and captured graphs take of a GPU beside what a rank's plan counts.
+inline constexpr size_t kGpuReservedBytes = size_t{1} << 30;
 
 // Memory that a rank may plan with on its GPU: its share of what is free, less what CUDA, its
 // kernels and captured graphs take. A collective of all ranks, each with its GPU current.

@@ -92,7 +92,7 @@ void Job::set_up() {
                   options_.logprobs.value_or(SIZE_MAX), options_.preflight == PreflightLevel::full);
   preflight_.same(sha256_hex(asked), "another --weights, --logits, --logprobs or --preflight");
   preflight_.early_places();
-  device_ = choose_device(session_, process_.binding, options_.device);
+  take_device();
   rank_memory_bytes_ = least_rank_memory(session_, device_);
   preflight_.step(SetupStep::inputs, [&] { check_everything(); });
   std::string fingerprint;
@@ -103,22 +103,27 @@ void Job::set_up() {
   prove();
 }
 
+void Job::take_device() {
+  device_ = choose_device(session_, process_.binding, options_.device);
+  guardian_.rename(device_.name);
+}
+
 void Job::prove() {
   const auto show = [](std::string_view what, std::string lines) {
     if (lines.empty()) return;
     lines.pop_back();  // the log ends its lines itself
     spdlog::info("{}:\n{}", what, lines);
   };
-  preflight_.places(plan_);
+  preflight_.places(plan_, takes_nccl(device_, session_.size(), options_.device));
   if (device_.gpu) {  // the plan's groups may have moved this rank to another
-    device_ = choose_device(session_, process_.binding, options_.device);
+    take_device();
     preflight_.step(parallel::SetupStep::devices, [&] { kernels::select_gpu(*device_.gpu); });
   }
   const bool full = options_.preflight == PreflightLevel::full;
   if (leads() && session_.size() > 1 && (full || preflight_.worth_showing()))
     show("ranks and their places", places_text(preflight_.facts()));
   if (!full) return;
-  preflight_.messages(plan_);
+  preflight_.messages(plan_, device_, options_.device);
   if (leads()) show("edges between stages", edges_text(preflight_.edges()));
 }
 

@@ -31,6 +31,7 @@ class Job {
   runtime::ResultShape result_shape() const;
   void check_results_size(Problems& problems) const;
   void add_prompt(Prompt prompt, Problems& problems);
+  void take_device();
   void prove();
   void start_engine();
   void answer();

@@ -89,11 +89,17 @@ size_t gpus_of(const LaunchOptions& options, const planner::Plan& plan) {
   const bool on_gpus = cluster && std::any_of(cluster->nodes.begin(), cluster->nodes.end(),
                                               [](const auto& node) { return node.gpu != "cpu"; });
   if (on_gpus) return ranks_on_nodes(plan, options.nodes).front();
-  if (!cluster && options.launcher != "mpirun")
-    spdlog::warn(
-        "Slurm is asked for no GPUs: the plan names no shipped cluster; --gpus-per-node N "
-        "asks for them");
   return 0;
+}
+
+void warn_of_no_gpus(const LaunchOptions& options, const planner::Plan& plan,
+                     const LaunchRequest& request) {
+  if (request.launcher == Launcher::mpirun || options.gpus_per_node ||
+      shipped_cluster(plan.cluster))
+    return;
+  spdlog::warn(
+      "Slurm is asked for no GPUs: the plan names no shipped cluster; --gpus-per-node N asks for "
+      "them");
 }
 
 LaunchRequest make_request(const LaunchOptions& options, const planner::Plan& plan) {
@@ -133,6 +139,7 @@ void launch(const LaunchOptions& options) {
     throw input_error("plan {} has no stages", options.plan);
   const LaunchRequest request = make_request(options, plan);
   const std::string text = launch_text(plan, request);
+  warn_of_no_gpus(options, plan, request);
   const size_t n_replicas = plan.replicas.front().count;
   if (n_replicas > 1 && request.launcher != Launcher::sbatch)
     spdlog::info("the plan has {} replicas: start this {} times, each on nodes of its own",

@@ -85,7 +85,7 @@ void add_hosts(const LaunchRequest& request, const std::vector<size_t>& on_nodes
 void add_keepalive(const LaunchRequest& request, Groups& words) {
   const bool old = request.mpi_version < 5;
   const std::string flag = old ? "--mca" : "--prtemca";
-  const std::string name = old ? "oob_tcp_keepalive_" : "prte_keepalive_";
+  const std::string name = "oob_tcp_keepalive_";
   add(words, {flag, name + "time", "2"});
   add(words, {flag, name + "intvl", "1"});
   add(words, {flag, name + "probes", "3"});

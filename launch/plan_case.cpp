@@ -136,10 +136,16 @@ void check_request(const planner::SearchRequest& request) {
 
 PlanCase make_case(const SearchOptions& options, const PlanOptions& plan,
                    const planner::ModelSpec& spec, const std::string& configs) {
+  return make_case_on(find_cluster(options.cluster, configs), options, plan, spec, configs);
+}
+
+PlanCase make_case_on(const ClusterSpec& cluster, const SearchOptions& options,
+                      const PlanOptions& plan, const planner::ModelSpec& spec,
+                      const std::string& configs) {
   PlanCase made;
   planner::SearchRequest& request = made.request;
   request.model = spec;
-  request.cluster = find_cluster(options.cluster, configs);
+  request.cluster = cluster;
   request.workload = workload_of(options);
   request.context = plan.context.value_or(0);
   request.tp_across_nodes = options.tp_across_nodes;
@@ -192,8 +198,11 @@ bool is_extrapolated(const PlanCase& of, const planner::Layout& layout) {
       return true;
     if (s + 1 == layout.stages.size()) break;
     const planner::PlacedStage& next = layout.stages[s + 1];
-    if (of.model->edge_extrapolated(edge_between(stage, next), schedule, stage.role != next.role))
-      return true;
+    const planner::EdgeShape edge = edge_between(stage, next);
+    const bool outside = stage.role == next.role
+                             ? of.model->edge_extrapolated(edge, schedule)
+                             : of.model->handover_extrapolated(edge, stage.layers.size(), schedule);
+    if (outside) return true;
   }
   return of.on_cpu && !is_measured(of);
 }

@@ -29,6 +29,10 @@ struct PlanCase {
 // what is wrong and what there is.
 PlanCase make_case(const SearchOptions& options, const PlanOptions& plan,
                    const planner::ModelSpec& spec, const std::string& configs);
+// Of these facts, whatever cluster the options name.
+PlanCase make_case_on(const planner::ClusterSpec& cluster, const SearchOptions& options,
+                      const PlanOptions& plan, const planner::ModelSpec& spec,
+                      const std::string& configs);
 
 // The same case for requests `factor` times as long.
 PlanCase scaled_case(const PlanCase& of, double factor);

@@ -146,7 +146,7 @@ Layout parse_placed(const std::string& text, const PlanCase& of) {
 
 Candidate predict(const PlanCase& of, Layout layout, const PlanOptions& fixed) {
   const planner::SearchRequest& request = of.request;
-  const planner::Space space = planner::make_space(request);
+  const planner::Space space = planner::make_space(request, of.costs());
   const planner::Scorer scorer(space, request.workload, *of.serving, planner::Goal::latency);
   layout.schedule = {1, 1, space.chunks.front()};
   check_layout(space, request, layout);

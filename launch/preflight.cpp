@@ -1,11 +1,17 @@
 // Each step gathers, and every rank judges what was gathered alike.
 #include "launch/preflight.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "kernels/device.h"
+#include "kernels/gpu_device.h"
 #include "parallel/gather.h"
+#include "parallel/nccl_facts.h"
+#include "parallel/nccl_hints.h"
 #include "planner/problem_list.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -37,6 +43,35 @@ uint64_t host_memory_needed(const planner::Plan& plan, const parallel::DeviceMes
   const size_t stage = mesh.stage_of(session.rank());
   const auto& memory = plan.predicted.rank_memory;
   return stage < memory.size() ? memory[stage].total() : 0;
+}
+
+const char* environment(const char* name) { return std::getenv(name); }
+
+void add_nccl_facts(bool several_hosts, RankFacts& facts) {
+  facts.nccl.set(parallel::nccl_version_here());
+  facts.nccl_settings.set(parallel::nccl_settings(environment));
+  const auto problems =
+      parallel::nccl_name_problems(environment, parallel::host_networks(), several_hosts);
+  facts.nccl_problem.set(fmt::format("{}", fmt::join(problems, "; ")));
+}
+
+// The same for all ranks of a host: they use each other's cards.
+void hint_nccl(const parallel::Topology& topology, std::span<const RankFacts> all, int node) {
+  std::vector<size_t> gpus;
+  for (size_t gpu = 0; gpu < topology.gpus.size(); ++gpu)
+    if (std::any_of(all.begin(), all.end(), [&](const RankFacts& facts) {
+          return facts.node == node && facts.gpu.get() == topology.gpus[gpu].bus_id;
+        }))
+      gpus.push_back(gpu);
+  const parallel::NcclHints hints =
+      parallel::nccl_hints(topology, gpus, parallel::interfaces_to_choose());
+  const auto hint = [](const char* name, const std::string& value) {
+    if (value.empty() || std::getenv(name) != nullptr) return;
+    setenv(name, value.c_str(), 0);
+    spdlog::debug("NCCL is told {}={}", name, value);
+  };
+  hint("NCCL_IB_HCA", hints.ib_hca);
+  hint("NCCL_SOCKET_IFNAME", hints.socket_ifname);
 }
 
 // What the file promises one rank between hosts, and within one: the slowest class of nodes.
@@ -82,7 +117,7 @@ void Preflight::early_places() {
                   [&] { verify_binding(process_.session, process_.binding, {}); });
 }
 
-void Preflight::places(const planner::Plan& plan) {
+void Preflight::places(const planner::Plan& plan, bool nccl) {
   const parallel::MpiSession& session = process_.session;
   const parallel::DeviceMesh mesh = parallel::make_mesh(plan);
   steps_.together(SetupStep::places, [&] {
@@ -92,23 +127,35 @@ void Preflight::places(const planner::Plan& plan) {
     parallel::agree(session, [&] {
       mine = parallel::facts_of_process(session, WEFT_VERSION, process_.binding);
       mine.needs = host_memory_needed(plan, mesh, session, process_.binding);
+      if (nccl) add_nccl_facts(several_hosts(), mine);
     });
     facts_ = parallel::gather(session, mine);
   });
   steps_.run(SetupStep::devices, [&] {
-    if (leads()) planner::refuse("this job", device_problems(facts_));
+    if (!leads()) return;
+    std::vector<std::string> problems = device_problems(facts_);
+    for (std::string& problem : nccl_problems(facts_)) problems.push_back(std::move(problem));
+    planner::refuse("this job", problems);
   });
+  if (nccl && several_hosts()) hint_nccl(process_.binding.topology, facts_, session.node());
   steps_.run(SetupStep::memory, [&] {
     if (leads()) planner::refuse("this job", memory_problems(facts_));
   });
 }
 
-void Preflight::messages(const planner::Plan& plan) {
+void Preflight::messages(const planner::Plan& plan, const Device& device,
+                         const DeviceOptions& options) {
   kernels::ThreadPool pool(1);
-  kernels::Stream stream(pool);
+  std::optional<kernels::GpuStream> gpu_stream;
+  std::optional<parallel::PreflightOnGpu> gpu;
+  if (device.gpu) {
+    parallel::agree(process_.session, [&] { gpu_stream.emplace(); });
+    gpu = {options.transport, device.n_sharing > 1};
+  }
+  kernels::Stream stream(pool, gpu_stream ? gpu_stream->get() : nullptr);
   std::optional<parallel::PreflightMessages> messages;
   steps_.together(SetupStep::groups, [&] {
-    messages.emplace(process_.session, parallel::make_mesh(plan), stream);
+    messages.emplace(process_.session, parallel::make_mesh(plan), stream, gpu);
     parallel::agree(process_.session, [] {});
   });
   steps_.together(SetupStep::messages, [&] {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/device_choice.h"
 #include "launch/rank_process.h"
 #include "parallel/preflight_messages.h"
 #include "parallel/rank_facts.h"
@@ -37,10 +38,12 @@ class Preflight {
   // found, without groups.
   void early_places();
   // Binds ranks by the plan's groups, then looks at what each has got: one GPU a rank, memory
-  // enough on every host.
-  void places(const planner::Plan& plan);
-  // Groups, messages, bandwidth. On rank 0 edges() then holds what was measured.
-  void messages(const planner::Plan& plan);
+  // enough on every host, and with nccl the same NCCL everywhere; over several hosts NCCL is then
+  // told which network fits, where the user has not.
+  void places(const planner::Plan& plan, bool nccl);
+  // Groups, messages, bandwidth, in the memory of what the ranks run on (a GPU is current then). On
+  // rank 0 edges() then holds what was measured.
+  void messages(const planner::Plan& plan, const Device& device, const DeviceOptions& options);
 
   const std::vector<parallel::RankFacts>& facts() const { return facts_; }  // by rank
   const std::vector<parallel::EdgeRate>& edges() const { return edges_; }
@@ -49,6 +52,7 @@ class Preflight {
 
  private:
   bool leads() const { return process_.session.rank() == 0; }
+  bool several_hosts() const { return process_.session.node_size() < process_.session.size(); }
 
   RankProcess& process_;
   parallel::SetupSteps steps_;

@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "kernels/gpu_device.h"
 #include "launch/config_folder.h"
-#include "launch/device_choice.h"
 #include "launch/model_source.h"
 #include "launch/preflight.h"
 #include "parallel/gather.h"
@@ -14,6 +14,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 
 namespace weft::launch {
 namespace {
@@ -24,7 +25,8 @@ class PreflightCheck {
  public:
   PreflightCheck(RankProcess& process, const PreflightOptions& options, const PlanOptions& plan,
                  const std::string& model, const std::string& weights)
-      : session_(process.session),
+      : process_(process),
+        session_(process.session),
         options_(options),
         plan_options_(plan),
         model_(model),
@@ -39,15 +41,19 @@ class PreflightCheck {
   void compare_plan_files();
   void check_model();
   void check_plan_of_model();
+  void take_device();
+  void check_gpu_memory();
   void print() const;
   void print_edges() const;
 
+  RankProcess& process_;
   const parallel::MpiSession& session_;
   const PreflightOptions& options_;
   const PlanOptions& plan_options_;
   const std::string& model_;
   const std::string& weights_;
   Preflight preflight_;
+  Device device_;
   planner::Plan plan_;
   planner::ModelSpec spec_;
   std::optional<planner::ClusterSpec> cluster_;  // rank 0
@@ -107,12 +113,37 @@ void PreflightCheck::check_plan_of_model() {
   });
 }
 
+// A plan's groups may move a rank to another GPU: then again.
+void PreflightCheck::take_device() {
+  device_ = choose_device(session_, process_.binding, options_.device);
+  process_.guardian.rename(device_.name);
+}
+
+// In a run the weights' room is asked for with the engine's set-up.
+void PreflightCheck::check_gpu_memory() {
+  if (!device_.gpu) return;
+  parallel::agree(session_, [&] { kernels::select_gpu(*device_.gpu); });
+  const size_t least = gpu_rank_memory(session_, device_);
+  const size_t stage = parallel::make_mesh(plan_).stage_of(session_.rank());
+  preflight_.step(SetupStep::memory, [&] {
+    const auto& memory = plan_.predicted.rank_memory;
+    const size_t needs = stage < memory.size() ? memory[stage].total() : 0;
+    if (needs > least)
+      throw input_error("{}: the plan foresees {} and {} is free for it on the fullest GPU",
+                        device_.name, human_bytes(needs), human_bytes(least));
+  });
+}
+
 void PreflightCheck::run() {
   preflight_.versions();
   read_plan();
   if (!model_.empty()) check_model();
-  preflight_.places(plan_);
-  preflight_.messages(plan_);
+  preflight_.early_places();
+  take_device();
+  preflight_.places(plan_, takes_nccl(device_, session_.size(), options_.device));
+  if (device_.gpu) take_device();
+  check_gpu_memory();
+  preflight_.messages(plan_, device_, options_.device);
   parallel::agree(session_, [&] {
     if (leads()) print();
   });
@@ -164,13 +195,19 @@ CLI::Option* add_preflight_options(CLI::App& command, PreflightOptions& options)
   add_preflight_limit(command, options.limit_s)->needs(wanted);
   command.add_flag("!--no-bind", options.bind, "With --preflight: leave ranks where they are")
       ->needs(wanted);
+  add_device_choice(command, options.device);
+  for (const char* flag : {"--backend", "--gpu-transport", "--share-gpus"})
+    command.get_option(flag)->needs(wanted);
   return wanted;
 }
 
 void preflight_check(const PreflightOptions& options, const PlanOptions& plan,
                      const std::string& model, const std::string& weights) {
-  const RankOptions rank{
-      options.guardian, {.bind = options.bind, .use_gpus = may_use_gpus({})}, false};
+  const RankOptions rank{options.guardian,
+                         {.bind = options.bind,
+                          .use_gpus = may_use_gpus(options.device),
+                          .share_gpus = options.device.share_gpus},
+                         false};
   as_rank(rank, [&](RankProcess& process) {
     PreflightCheck(process, options, plan, model, weights).run();
   });

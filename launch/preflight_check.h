@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "launch/device_choice.h"
 #include "launch/plan_options.h"
 
 namespace CLI {
@@ -19,6 +20,7 @@ struct PreflightOptions {
   std::optional<double> limit_s;  // of every step, in place of its own
   bool guardian = true;
   bool bind = true;
+  DeviceOptions device;
 };
 
 CLI::Option* add_preflight_limit(CLI::App& command, std::optional<double>& limit_s);

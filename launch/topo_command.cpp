@@ -81,8 +81,8 @@ std::string hint_lines(const parallel::Topology& topology, const parallel::Place
   for (const parallel::RankPlace& place : placement.ranks)
     if (place.gpu) gpus.push_back(*place.gpu);
   if (gpus.empty()) return {};
-  const parallel::NcclHints hints =
-      nccl_hints(topology, gpus, live ? parallel::interfaces_up() : std::vector<std::string>());
+  const parallel::NcclHints hints = nccl_hints(
+      topology, gpus, live ? parallel::interfaces_to_choose() : std::vector<std::string>());
   std::string text;
   if (!hints.ib_hca.empty()) text += fmt::format("hint: NCCL_IB_HCA={}\n", hints.ib_hca);
   if (!hints.socket_ifname.empty())

@@ -81,6 +81,9 @@ class Communicator {
   // For a host that waits for a GPU's work by other means: throws Error where the group has failed
   // meanwhile. Never blocks.
   virtual void poll() {}
+  // After a failure here or in a peer: frees what this rank's GPU holds up while it waits for
+  // others, so that its memory can be let go of. Nothing but the destructor may follow. Local.
+  virtual void abort() {}
   // Ends the group in order, on every rank; destructors never communicate.
   virtual void close() = 0;
 };

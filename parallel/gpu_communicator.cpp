@@ -2,6 +2,7 @@
 #include "parallel/gpu_communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "parallel/host_communicator.h"
@@ -31,7 +32,10 @@ std::unique_ptr<Communicator> staged(const Group& group) {
   return make_staged_communicator(group.host(0, staging.collective_bytes), staging);
 }
 
-std::unique_ptr<Communicator> nccl(const Group& group) {
+// From 2.30.3 on NCCL takes several ranks of a GPU, when it is told to; an older one says what is
+// wrong.
+std::unique_ptr<Communicator> nccl(const Group& group, bool shared) {
+  if (shared) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
   NcclOptions options;
   options.scratch_bytes = group.options.sum_bytes;
   options.limit_s = group.options.limit_s;
@@ -41,14 +45,14 @@ std::unique_ptr<Communicator> nccl(const Group& group) {
 // What takes the messages that peer memory does not.
 GpuCommunicator long_messages(const Group& group, bool shared) {
   const GpuTransport transport = group.options.transport;
-  if (transport == GpuTransport::nccl) return {nccl(group), "NCCL"};
+  if (transport == GpuTransport::nccl) return {nccl(group, shared), "NCCL"};
   if (transport != GpuTransport::automatic) return {staged(group), "through host memory"};
   std::string why = "ranks share GPUs";
   if (group.world_ranks.size() == 1) {
     why = "a rank by itself";  // NCCL would take memory and half a second
   } else if (!shared) {
     try {
-      return {nccl(group), "NCCL"};
+      return {nccl(group, shared), "NCCL"};
     } catch (const AgreedError& e) {
       why = e.what();
     }

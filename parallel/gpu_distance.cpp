@@ -60,6 +60,22 @@ std::string nvlink_text(const Topology& t, unsigned n_links) {
   return t.nvlinks_counted ? fmt::format("NVLink x{}", n_links) : "NVLink";
 }
 
+std::string way_between(const Topology& t, size_t a, size_t b) {
+  const unsigned links = t.nvlinks.empty() ? 0 : t.nvlinks[a][b];
+  if (links > 0) return nvlink_text(t, links);
+  switch (pci_distance(t, t.gpus[a], t.gpus[b])) {
+    case PciDistance::same_switch:
+      // The two ports of one switch are bridges too.
+      return n_bridges_between(t.gpus[a], t.gpus[b]) <= 2 ? "PIX" : "PXB";
+    case PciDistance::same_root:
+      return "PHB";
+    case PciDistance::same_node:
+      return "NODE";
+    default:
+      return "SYS";
+  }
+}
+
 int pair_cost(const Topology& t, size_t a, size_t b) {
   const unsigned links = t.nvlinks.empty() ? 0 : t.nvlinks[a][b];
   const int by_link = links == 0 ? kNoLink : kOneLink / static_cast<int>(links);

@@ -27,6 +27,11 @@ std::vector<size_t> nearest_cards(const Topology& topology, const Gpu& gpu);
 // "NVLink x18", "NVLink" where they aren't counted, "" where there is none or none is known.
 std::string nvlink_text(const Topology& topology, unsigned n_links);
 
+// The way between two GPUs of a host as nvidia-smi names it: "NVLink x18" where there is one, else
+// PIX (one PCI bridge), PXB (several), PHB (the root complex), NODE (two of one NUMA node), SYS
+// (between NUMA nodes, or unknown).
+std::string way_between(const Topology& topology, size_t gpu_a, size_t gpu_b);
+
 // What a tensor-parallel group pays for having both GPUs in it, in no unit: NVLinks first, more of
 // them cheaper, then the way over PCI, then the bridges on it.
 int pair_cost(const Topology& topology, size_t gpu_a, size_t gpu_b);

@@ -42,8 +42,8 @@ GuardianPage* make_page() {
   try {
     status = run_guardian(rank, launcher, control, page);
   } catch (const std::exception& error) {
+    kill(rank, SIGKILL);  // first: a write may block
     fmt::print(stderr, "weft: guardian of process {}: {}\n", rank, error.what());
-    kill(rank, SIGKILL);
   }
   std::_Exit(status);
 }
@@ -60,6 +60,10 @@ void be_rank(pid_t guardian, GuardianPage& page) {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string rank_name(int rank, const std::string& device) {
+  return fmt::format("rank {} (host {}, {})", rank, host_name(), device);
 }
 
 // The lowest rank of each host but rank 0: where rank 0's guardian is lost, one a host says so.
@@ -117,7 +121,10 @@ Guardian Guardian::start() {
 }
 
 Guardian::Guardian(Guardian&& other) noexcept
-    : page_(std::exchange(other.page_, nullptr)), control_(std::exchange(other.control_, -1)) {}
+    : page_(std::exchange(other.page_, nullptr)),
+      control_(std::exchange(other.control_, -1)),
+      rank_(other.rank_),
+      device_(std::move(other.device_)) {}
 
 // The page stays: a signal may still be counted in it.
 Guardian::~Guardian() {
@@ -132,7 +139,7 @@ void Guardian::join(const MpiSession& session, const std::string& device) {
   orders.size = static_cast<uint32_t>(session.size());
   orders.one_host = session.node_size() == session.size();
   orders.speaks = speaks(session);
-  orders.name.set(fmt::format("rank {} (host {}, {})", session.rank(), host_name(), device));
+  orders.name.set(rank_name(session.rank(), device));
   std::string introduction;  // "port secret address address …"
   agree(session, [&] {
     if (session.rank() != 0) return;
@@ -155,6 +162,17 @@ void Guardian::join(const MpiSession& session, const std::string& device) {
   });
   watch().end();
   page_->met.store(true);
+  rank_ = session.rank();
+  device_ = device;
+}
+
+void Guardian::rename(const std::string& device) {
+  if (page_ == nullptr || rank_ < 0 || device == device_) return;
+  GuardianOrders orders;
+  orders.rename = true;
+  orders.name.set(rank_name(rank_, device));
+  ask(control_, orders);
+  device_ = device;
 }
 
 void Guardian::set_drain_grace(double grace_s) {

@@ -30,6 +30,10 @@ class Guardian {
   // guardian too; throws AgreedError where only some have one, or one can't be reached.
   void join(const MpiSession& session, const std::string& device);
 
+  // The device is another one than join() was told: a rank knows its GPU for certain only once the
+  // ranks of its host have met. Not a collective. Throws Error where the guardian does not answer.
+  void rename(const std::string& device);
+
   // For the loop that runs steps.
   StepWatch watch() const { return StepWatch(page_); }
   // How long a drain may take once it was asked for; the guardian ends what is not done 5 s later.
@@ -45,6 +49,8 @@ class Guardian {
 
   GuardianPage* page_ = nullptr;
   int control_ = -1;
+  int rank_ = -1;  // once joined
+  std::string device_;
 };
 
 }  // namespace weft::parallel

@@ -30,7 +30,7 @@ std::string_view view(const Tag& tag) {
 
 bool known(uint8_t kind) {
   return kind >= static_cast<uint8_t>(FrameKind::hello) &&
-         kind <= static_cast<uint8_t>(FrameKind::leaving);
+         kind <= static_cast<uint8_t>(FrameKind::renamed);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ enum class FrameKind : uint8_t {
   failure,    // to rank 0's guardian: the first cause here; flags: its CauseKind
   verdict,    // from rank 0's guardian: the cause has been said, end with this status
   leaving,    // this guardian's rank has ended as it should; the connection may close
+  renamed,    // the sender's rank is called by this text from now on
 };
 
 constexpr uint8_t kRankStopped = 1;  // the sender's rank is stopped (SIGSTOP)

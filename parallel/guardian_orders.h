@@ -9,6 +9,7 @@
 namespace weft::parallel {
 
 struct GuardianOrders {
+  bool rename = false;  // the others know this guardian already: its rank has another name
   uint32_t rank = 0;
   uint32_t size = 1;
   uint16_t lead_port = 0;          // followers

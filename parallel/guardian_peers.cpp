@@ -105,6 +105,8 @@ void Followers::hear(Peer& peer, int64_t now_ns, std::vector<Cause>& causes) {
 
 void Followers::note(Peer& peer, const Frame& frame, int64_t now_ns, std::vector<Cause>& causes) {
   peer.heard_ns = now_ns;
+  peer.rearmed = false;
+  if (frame.kind == FrameKind::renamed) peer.name = frame.text;
   if (frame.kind == FrameKind::failure) causes.push_back(from_frame(frame));
   if (frame.kind == FrameKind::leaving) peer.left = true;
   if (frame.kind != FrameKind::heartbeat) return;
@@ -128,9 +130,16 @@ void Followers::judge(Peer& peer, int64_t now_ns, bool suspended, std::vector<Ca
 
 void Followers::rearm(int64_t now_ns) {
   for (Peer& peer : peers_) {
-    peer.heard_ns = now_ns;
+    if (!peer.rearmed) peer.heard_ns = now_ns;
+    peer.rearmed = true;
     if (peer.stopped_ns != 0) peer.stopped_ns = now_ns;
   }
+}
+
+void Followers::rename(const std::string& name) {
+  name_ = name;
+  for (Peer& peer : peers_)
+    if (!peer.gone) peer.link.send({FrameKind::renamed, 0, 0, 0, name});
 }
 
 bool Followers::all_stopped() const {
@@ -196,6 +205,8 @@ std::optional<Cause> Lead::tick(int64_t now_ns, const Pulse& mine) {
   const bool open = link_.receive(frames);
   for (const Frame& frame : frames) {
     heard_ns_ = now_ns;
+    rearmed_ = false;
+    if (frame.kind == FrameKind::renamed) name_ = frame.text;
     if (frame.kind == FrameKind::verdict) verdict_ = frame.status;
     if (frame.kind == FrameKind::leaving) left_ = true;
     if (frame.kind == FrameKind::heartbeat) all_stopped_ = (frame.flags & kAllStopped) != 0;
@@ -211,6 +222,15 @@ std::optional<Cause> Lead::tick(int64_t now_ns, const Pulse& mine) {
   sent_ns_ = now_ns;
   link_.send(heartbeat(rank_, mine));
   return std::nullopt;
+}
+
+void Lead::rearm(int64_t now_ns) {
+  if (!rearmed_) heard_ns_ = now_ns;
+  rearmed_ = true;
+}
+
+void Lead::rename(const std::string& name) {
+  if (!lost_ && !left_) link_.send({FrameKind::renamed, 0, rank_, 0, name});
 }
 
 void Lead::report(const Cause& cause) {

@@ -43,8 +43,11 @@ class Followers {
   void add_polls(std::vector<pollfd>& polls) const;
   // Takes what has come and sends what is due. Appends causes that were told or are seen.
   void tick(int64_t now_ns, const Pulse& mine, std::vector<Cause>& causes);
-  // The guardian itself was not running: nobody is late.
+  // The guardian itself was not running: nobody is late. Once for each word that was heard, or a
+  // guardian that is held up again and again would never find a loss.
   void rearm(int64_t now_ns);
+  // What this rank is called from now on, here and by the others.
+  void rename(const std::string& name);
 
   bool all_stopped() const;  // every rank but this one, which the caller knows
   uint32_t n_drains() const;
@@ -63,6 +66,7 @@ class Followers {
     std::string name;
     GuardianLink link;
     int64_t heard_ns = 0;
+    bool rearmed = false;    // since it was heard
     int64_t stopped_ns = 0;  // since when its rank is stopped; 0: it runs
     uint32_t n_drains = 0;
     uint8_t activity = 0;
@@ -93,7 +97,8 @@ class Lead {
   void add_polls(std::vector<pollfd>& polls) const;
   // A cause where rank 0's guardian is lost.
   std::optional<Cause> tick(int64_t now_ns, const Pulse& mine);
-  void rearm(int64_t now_ns) { heard_ns_ = now_ns; }
+  void rearm(int64_t now_ns);
+  void rename(const std::string& name);
 
   bool all_stopped() const { return all_stopped_; }
   bool lost() const { return lost_; }
@@ -107,6 +112,7 @@ class Lead {
   std::string name_;
   uint32_t rank_;
   int64_t heard_ns_;
+  bool rearmed_ = false;
   int64_t sent_ns_ = 0;
   Pulse sent_;
   bool all_stopped_ = false;

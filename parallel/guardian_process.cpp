@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 
+#include "parallel/bounded_write.h"
+#include "parallel/core_wait.h"
 #include "parallel/guardian_orders.h"
 #include "parallel/guardian_peers.h"
 #include "parallel/rank_watch.h"
@@ -26,13 +28,14 @@ namespace {
 
 constexpr int kTickMs = 100;
 constexpr int64_t kMs = 1'000'000;
-// Between two ticks: then this process was not running, or its host was not.
+// Between two ticks, beyond the wait for a core: then this process was stopped, or its host was.
 constexpr int64_t kSuspendedNs = 1000 * kMs;
 constexpr int64_t kGatherNs = 100 * kMs;         // faults that follow from each other
 constexpr int64_t kGatherStallsNs = 1000 * kMs;  // steps that wait for each other
 constexpr int64_t kVerdictNs = 1500 * kMs;       // until rank 0's guardian has answered
 constexpr int64_t kAfterGraceNs = 5000 * kMs;    // beyond a drain's grace
 constexpr int kGreetMs = 1000;                   // a step of the handshake
+constexpr int kSayMs = 500;                      // where nobody reads stderr
 
 // What a rank may be called before MPI has started; empty where no launcher numbered it.
 std::string name_by_launcher() {
@@ -55,6 +58,7 @@ class Supervisor {
   void wait();
   void obey();
   GuardianAnswer answer(const GuardianOrders& orders);
+  void rename(const std::string& name);
   void follow(const GuardianOrders& orders);
   void tick();
   void share_pulse();
@@ -82,6 +86,7 @@ class Supervisor {
   bool reported_ = false;
   bool about_lead_ = false;  // the cause is the loss of rank 0's guardian
   int64_t now_ns_ = monotonic_ns();
+  CoreWait core_wait_;
   int64_t stopped_ns_ = 0;  // since when this rank is stopped and others are not
   int64_t drained_ns_ = 0;  // when the drain was asked for
   std::optional<int> status_;
@@ -110,7 +115,8 @@ void Supervisor::wait() {
 void Supervisor::tick() {
   const int64_t before = now_ns_;
   now_ns_ = monotonic_ns();
-  if (now_ns_ - before > kSuspendedNs) {
+  // On a crowded host the others' words wait in the sockets meanwhile, so that they are not late.
+  if (now_ns_ - before - core_wait_.since_last() > kSuspendedNs) {
     watch_.rearm(now_ns_);
     if (followers_) followers_->rearm(now_ns_);
     if (lead_) lead_->rearm(now_ns_);
@@ -124,7 +130,7 @@ void Supervisor::tick() {
   lead_ ? decide_following() : decide();
 }
 
-// Orders come once; the end of the socket is the end of the rank.
+// Orders come once, a new name perhaps after them; the end of the socket is the end of the rank.
 void Supervisor::obey() {
   GuardianOrders orders;
   const ssize_t n = recv(control_, &orders, sizeof(orders), MSG_DONTWAIT);
@@ -139,6 +145,11 @@ void Supervisor::obey() {
 
 GuardianAnswer Supervisor::answer(const GuardianOrders& orders) {
   GuardianAnswer reply;
+  if (orders.rename) {
+    rename(orders.name.get());
+    reply.good = true;
+    return reply;
+  }
   try {
     name_ = orders.name.get();
     rank_ = orders.rank;
@@ -156,6 +167,12 @@ GuardianAnswer Supervisor::answer(const GuardianOrders& orders) {
     reply.text.set(error.what());
   }
   return reply;
+}
+
+void Supervisor::rename(const std::string& name) {
+  name_ = name;
+  if (followers_) followers_->rename(name);
+  if (lead_) lead_->rename(name);
 }
 
 // Some of a host's addresses are of no use to others, or mean another host there.
@@ -277,7 +294,7 @@ bool Supervisor::speaks_of_lead() const {
 void Supervisor::say_and_end(const Cause& cause) {
   const std::string stuck = cause.kind <= FaultKind::busy ? states() : std::string();
   const std::string line = fmt::format("weft: {}\n{}", cause.line, stuck);
-  (void)!write(STDERR_FILENO, line.data(), line.size());  // there is nobody else to tell
+  write_within(STDERR_FILENO, line, kSayMs);  // there is nobody else to tell
   end(cause.status);
 }
 

@@ -71,14 +71,37 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   world_ = MPI_COMM_WORLD;
-  check(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check(MPI_Comm_rank(world_, &rank_), "MPI_Comm_rank");
-  check(MPI_Comm_size(world_, &size_), "MPI_Comm_size");
+  find_ranks();
   if (provided < MPI_THREAD_FUNNELED) {
     throw run_error("this MPI was built without thread support (MPI_THREAD_FUNNELED is needed)");
   }
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   find_nodes();
+}
+
+MpiSession::MpiSession(MPI_Comm part) : world_(part), is_part_(true) {
+  find_ranks();
+  find_nodes();
+}
+
+std::unique_ptr<MpiSession> MpiSession::of_first(const MpiSession& all, int n_ranks, int tag) {
+  WEFT_EXPECT(n_ranks > all.rank() && n_ranks <= all.size());
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm part = MPI_COMM_NULL;
+  int range[1][3] = {{0, n_ranks - 1, 1}};
+  check(MPI_Comm_group(all.world(), &world), "MPI_Comm_group");
+  check(MPI_Group_range_incl(world, 1, range, &group), "MPI_Group_range_incl");
+  check(MPI_Comm_create_group(all.world(), group, tag, &part), "MPI_Comm_create_group");
+  check(MPI_Group_free(&group), "MPI_Group_free");
+  check(MPI_Group_free(&world), "MPI_Group_free");
+  return std::unique_ptr<MpiSession>(new MpiSession(part));
+}
+
+void MpiSession::find_ranks() {
+  check(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check(MPI_Comm_rank(world_, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(world_, &size_), "MPI_Comm_size");
 }
 
 void MpiSession::find_nodes() {
@@ -110,7 +133,10 @@ void MpiSession::close() {
   check(MPI_Ibarrier(world_, &all_here), "MPI_Ibarrier");
   wait_gently(&all_here);
   closed_ = true;
-  check(MPI_Finalize(), "MPI_Finalize");
+  if (is_part_)
+    check(MPI_Comm_free(&world_), "MPI_Comm_free");
+  else
+    check(MPI_Finalize(), "MPI_Finalize");
 }
 
 void MpiSession::abort(int status) {
@@ -121,7 +147,7 @@ void MpiSession::abort(int status) {
 MpiSession::~MpiSession() {
   if (closed_) return;
   if (size_ > 1) abort(1);
-  MPI_Finalize();
+  if (!is_part_) MPI_Finalize();
 }
 
 void wait_gently(MPI_Request* request) {

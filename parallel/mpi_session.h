@@ -23,6 +23,10 @@ bool started_by_launcher();
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
+  // The first n_ranks ranks of another session as a world of their own, for jobs that use fewer
+  // ranks than there are: a collective of these ranks, with a tag of MPI_Comm_create_group. It ends
+  // before the other one does; failures that only its ranks know of end the whole job.
+  static std::unique_ptr<MpiSession> of_first(const MpiSession& all, int n_ranks, int tag);
   // Finalizes after close(); without it (an exception passes through) nothing is communicated: the
   // destructor aborts the job where it has other ranks, since they would wait for ever.
   ~MpiSession();
@@ -37,13 +41,16 @@ class MpiSession {
   int node() const { return node_; }  // number of the host, in order of its lowest rank
   const std::vector<int>& node_of() const { return node_of_; }  // [size] host of each rank
 
-  // Waits for all ranks, then finalizes. Where all ranks throw the same AgreedError they may close.
+  // Waits for all ranks, then finalizes (a part of another session only lets go of itself). Where
+  // all ranks throw the same AgreedError they may close.
   void close();
 
   // Ends this process, and with it the job, because of a failure that other ranks don't know of.
   [[noreturn]] void abort(int status);
 
  private:
+  explicit MpiSession(MPI_Comm part);
+  void find_ranks();
   void find_nodes();
 
   MPI_Comm world_ = MPI_COMM_NULL;
@@ -53,6 +60,7 @@ class MpiSession {
   int node_size_ = 1;
   int node_ = 0;
   std::vector<int> node_of_;
+  bool is_part_ = false;  // of another session: MPI goes on without it
   bool closed_ = false;
 };
 

@@ -46,6 +46,7 @@ class NcclCommunicator final : public Communicator {
   void wait(Ticket ticket, Stream& stream) override;
   bool capturable() const override { return true; }
   void poll() override { handle_.poll(); }
+  void abort() override { handle_.abort(); }
   void close() override;
 
  private:

@@ -2,13 +2,20 @@
 #include "parallel/nccl_handle.h"
 
 #include <chrono>
+#include <future>
+#include <thread>
 
 #include "parallel/patience.h"
 #include "runtime/base/error.h"
 
 namespace weft::parallel {
+namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kAbortPatience{1};
+
+}  // namespace
 
 NcclHandle::NcclHandle(const NcclLibrary& library, const NcclId& id, int rank, int ranks,
                        double limit_s)
@@ -62,7 +69,12 @@ void NcclHandle::close() {
 }
 
 void NcclHandle::abort() {
-  if (comm_ != nullptr) library_.comm_abort(std::exchange(comm_, nullptr));
+  if (comm_ == nullptr) return;
+  std::packaged_task<void()> call(
+      [abort = library_.comm_abort, comm = std::exchange(comm_, nullptr)] { abort(comm); });
+  const std::future<void> done = call.get_future();
+  std::thread(std::move(call)).detach();
+  done.wait_for(kAbortPatience);
 }
 
 }  // namespace weft::parallel

@@ -25,9 +25,12 @@ class NcclHandle {
   void settle(int status, const char* call);
   // Throws Error where a peer, a link or this rank has failed since. Never blocks.
   void poll();
-  // In order, on every rank: what was begun completes first.
+  // In order, on every rank: what was begun completes first. NCCL waits until every graph that has
+  // recorded the communicator is gone.
   void close();
-  // From here on nothing can be called but abort().
+  // From here on nothing can be called but abort(). Kernels that wait for peers end at once; NCCL
+  // may be busy with the rest for as long as graphs that have recorded the communicator live, which
+  // is not waited for.
   void abort();
 
  private:

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "parallel/gpu_distance.h"
@@ -39,6 +40,15 @@ std::string socket_hint(const Topology& t, const std::vector<std::string>& up) {
   return cards.size() == up.size() ? std::string() : exactly(cards);
 }
 
+bool is_made_of_others(const std::string& interface) {
+  std::error_code ignored;
+  const std::filesystem::path folder = "/sys/class/net/" + interface;
+  if (std::filesystem::exists(folder / "bridge", ignored)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (entry.path().filename().string().starts_with("lower_")) return true;
+  return false;
+}
+
 bool reaches_others(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
   if (entry.ifa_flags & IFF_LOOPBACK) return false;
@@ -53,6 +63,12 @@ bool reaches_others(const ifaddrs& entry) {
 NcclHints nccl_hints(const Topology& t, const std::vector<size_t>& gpus,
                      const std::vector<std::string>& interfaces_up) {
   return {rdma_hint(t, gpus), socket_hint(t, interfaces_up)};
+}
+
+std::vector<std::string> interfaces_to_choose() {
+  std::vector<std::string> up = interfaces_up();
+  if (std::any_of(up.begin(), up.end(), is_made_of_others)) up.clear();
+  return up;
 }
 
 std::vector<std::string> interfaces_up() {

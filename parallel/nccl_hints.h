@@ -21,6 +21,10 @@ struct NcclHints {
 NcclHints nccl_hints(const Topology& topology, const std::vector<size_t>& gpus,
                      const std::vector<std::string>& interfaces_up);
 
+// The interfaces to choose from for socket_ifname: interfaces_up(), or none where one of them is
+// made of others (a bond, a VLAN), since the fast one may be that.
+std::vector<std::string> interfaces_to_choose();
+
 // Interfaces of this process's network that are up and have an IPv4 or IPv6 address, without
 // loopback and link-local addresses; sorted.
 std::vector<std::string> interfaces_up();

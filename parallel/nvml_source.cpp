@@ -1,34 +1,23 @@
-// NVML by dlopen: the few functions needed, with the types of its stable interface.
+// The few functions of NVML that tell what a host's GPUs are.
 #include "parallel/nvml_source.h"
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
+#include "parallel/nvml_library.h"
 #include "runtime/base/error.h"
 
 namespace weft::parallel {
 namespace {
 
-using Device = void*;
-constexpr int kSuccess = 0;
+using Device = NvmlDevice;
+using PciInfo = NvmlPciInfo;
+using Nvml = NvmlLibrary;
 constexpr unsigned kMostGpus = 1024;
 constexpr unsigned kMostLinks = 36;
 constexpr unsigned kMostMigDevices = 64;
 constexpr unsigned kRemoteGpu = 0;
 constexpr size_t kTextBytes = 96;
-
-struct PciInfo {  // nvmlPciInfo_t
-  char bus_id_legacy[16];
-  unsigned domain;
-  unsigned bus;
-  unsigned device;
-  unsigned pci_device_id;
-  unsigned pci_subsystem_id;
-  char bus_id[32];
-};
 
 struct Memory {  // nvmlMemory_t
   unsigned long long total;
@@ -36,42 +25,12 @@ struct Memory {  // nvmlMemory_t
   unsigned long long used;
 };
 
-class Nvml {
- public:
-  explicit Nvml(const std::string& library)
-      : library_(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), close) {}
-  ~Nvml() {
-    if (started_) call("nvmlShutdown");
-  }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
-
-  bool loaded() const { return library_ != nullptr; }
-
-  // True where the function is there and succeeds.
-  template <class... Args>
-  bool call(const char* name, Args... args) const {
-    const auto function = reinterpret_cast<int (*)(Args...)>(dlsym(library_.get(), name));
-    return function != nullptr && function(args...) == kSuccess;
-  }
-
-  bool start() { return started_ = call("nvmlInit_v2"); }
-
-  std::string text(const char* name, Device device) const {
-    std::array<char, kTextBytes> buffer{};
-    if (!call(name, device, buffer.data(), static_cast<unsigned>(kTextBytes))) return {};
-    buffer.back() = '\0';
-    return buffer.data();
-  }
-
- private:
-  static void close(void* library) {
-    if (library != nullptr) dlclose(library);
-  }
-
-  std::unique_ptr<void, void (*)(void*)> library_;
-  bool started_ = false;
-};
+std::string text(const Nvml& nvml, const char* name, Device device) {
+  std::array<char, kTextBytes> buffer{};
+  if (!nvml.call(name, device, buffer.data(), static_cast<unsigned>(kTextBytes))) return {};
+  buffer.back() = '\0';
+  return buffer.data();
+}
 
 std::string bus_id_of(PciInfo& info) {
   info.bus_id[sizeof(info.bus_id) - 1] = '\0';
@@ -86,7 +45,7 @@ std::vector<std::string> mig_uuids(const Nvml& nvml, Device device) {
   for (unsigned i = 0; i < std::min(most, kMostMigDevices); ++i) {
     Device part = nullptr;
     if (!nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", device, i, &part)) continue;
-    uuids.push_back(nvml.text("nvmlDeviceGetUUID", part));
+    uuids.push_back(text(nvml, "nvmlDeviceGetUUID", part));
   }
   return uuids;
 }
@@ -132,8 +91,8 @@ NvmlAnswer query_nvml(const std::string& library) {
     if (!nvml.call("nvmlDeviceGetPciInfo_v3", device, &pci)) continue;
     NvmlGpu gpu;
     gpu.bus_id = bus_id_of(pci);
-    gpu.name = nvml.text("nvmlDeviceGetName", device);
-    gpu.uuid = nvml.text("nvmlDeviceGetUUID", device);
+    gpu.name = text(nvml, "nvmlDeviceGetName", device);
+    gpu.uuid = text(nvml, "nvmlDeviceGetUUID", device);
     if (nvml.call("nvmlDeviceGetMemoryInfo", device, &memory)) gpu.memory_bytes = memory.total;
     gpu.mig_uuids = mig_uuids(nvml, device);
     add_links(nvml, device, gpu.bus_id, answer.links);

@@ -167,6 +167,11 @@ void PeerCommunicator::poll() {
   other_->poll();
 }
 
+void PeerCommunicator::abort() {
+  memory_->abort();
+  other_->abort();
+}
+
 void PeerCommunicator::close() {
   memory_->close(*host_, stream_);
   other_->close();

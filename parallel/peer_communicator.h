@@ -63,8 +63,7 @@ class PeerCommunicator final : public Communicator {
   bool capturable() const override { return other_->capturable(); }
   size_t capturable_sum_bytes() const override;
   void poll() override;
-  // Ends kernels of this rank that wait for a peer.
-  void abort() { memory_->abort(); }
+  void abort() override;
   void close() override;
 
  private:

@@ -3,11 +3,10 @@
 #include "parallel/peer_memory.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <fstream>
 
 #include "parallel/group_agreement.h"
+#include "parallel/host_id.h"
 #include "runtime/base/error.h"
 
 namespace weft::parallel {
@@ -16,15 +15,8 @@ namespace {
 // What a rank tells the others about its memory.
 struct Offer {
   kernels::GpuIpcHandle handle;
-  std::array<char, 64> host{};  // the kernel's boot id, which containers of a host share
+  HostId host{};
 };
-
-std::array<char, 64> boot_id() {
-  std::array<char, 64> id{};
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  file.read(id.data(), id.size() - 1);
-  return id;
-}
 
 std::atomic_ref<uint32_t> word(const kernels::PinnedBuffer& buffer) {
   return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(buffer.data()));
@@ -59,7 +51,7 @@ std::unique_ptr<PeerMemory> PeerMemory::make(Communicator& host, size_t half_wor
     kernels::clear_bytes(made->memory_.data(), made->memory_.bytes(), stream.gpu());
     kernels::clear_bytes(made->state_.data(), made->state_.bytes(), stream.gpu());
     kernels::synchronise(stream.gpu());
-    mine = {kernels::export_gpu_memory(made->memory_), boot_id()};
+    mine = {kernels::export_gpu_memory(made->memory_), host_id()};
   });
   if (!why_not.empty()) return nullptr;
   std::vector<Offer> offers(static_cast<size_t>(host.size()));

@@ -55,9 +55,9 @@ GpuOfRank choose_gpus(const Topology& t, const PlacementRequest& request,
   }
   if (!request.share_gpus)
     throw input_error(
-        "{} ranks for {} GPUs: start {} ranks on this host, or let ranks share a GPU with "
+        "{} ranks for {} GPU{}: start no more than {} on this host, or let ranks share a GPU with "
         "--share-gpus",
-        request.n_ranks, visible.size(), visible.size());
+        request.n_ranks, visible.size(), visible.size() == 1 ? "" : "s", visible.size());
   doubts.push_back(fmt::format("{} ranks share {} GPUs", request.n_ranks, visible.size()));
   const std::vector<size_t> one_group = {visible.size()};
   return share_gpus(request, assign_gpus(t, one_group, visible));

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/device.h"
 #include "parallel/communicator.h"
 #include "parallel/device_mesh.h"
+#include "parallel/gpu_communicator.h"
 #include "parallel/mpi_session.h"
 
 namespace weft::parallel {
@@ -21,11 +24,19 @@ struct EdgeRate {
   double gbps = 0;        // GB/s (10^9 bytes a second) of large ones
 };
 
+// Ranks on GPUs, and how they are to talk.
+struct PreflightOnGpu {
+  GpuTransport transport = GpuTransport::automatic;
+  bool shares_gpu = false;  // this rank has its GPU together with others
+};
+
 class PreflightMessages {
  public:
-  // Sets up this rank's tensor-parallel group and the group of all edges: a collective of all
-  // ranks.
-  PreflightMessages(const MpiSession& session, const DeviceMesh& mesh, kernels::Stream& stream);
+  // Sets up this rank's tensor-parallel group and the group of all edges, as a run does: a
+  // collective of all ranks. With `gpu` the stream has a GPU's beside it, and what passes lies in
+  // the GPU's memory.
+  PreflightMessages(const MpiSession& session, const DeviceMesh& mesh, kernels::Stream& stream,
+                    const std::optional<PreflightOnGpu>& gpu);
 
   // All ranks call these in this order. Throws Error, on the rank that sees it, where content that
   // arrived is not what was sent; nobody is left waiting by that.
@@ -36,6 +47,8 @@ class PreflightMessages {
   void close();
 
  private:
+  std::unique_ptr<Communicator> communicator(std::span<const int> ranks, int tag, size_t sum_bytes,
+                                             const std::optional<PreflightOnGpu>& gpu) const;
   void time_edge(EdgeRate& edge);
 
   const MpiSession& session_;

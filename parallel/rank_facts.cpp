@@ -183,6 +183,28 @@ std::vector<std::string> device_problems(std::span<const RankFacts> all) {
   return problems;
 }
 
+std::vector<std::string> nccl_problems(std::span<const RankFacts> all) {
+  std::vector<std::string> problems;
+  if (std::any_of(all.begin(), all.end(),
+                  [](const auto& facts) { return facts.nccl.get().empty(); }))
+    return problems;
+  compare(
+      all, "NCCL", [](const RankFacts& facts) { return facts.nccl.get(); }, problems);
+  const auto settings = [](const RankFacts& facts) {
+    const std::string text = facts.nccl_settings.get();
+    return text.empty() ? "none set" : text;
+  };
+  compare(all, "variables of NCCL", settings, problems);
+  std::map<std::string, std::vector<int>> said;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (const std::string problem = all[rank].nccl_problem.get(); !problem.empty())
+      said[fmt::format("host {}: {}", all[rank].host.get(), problem)].push_back(
+          static_cast<int>(rank));
+  for (const auto& [problem, ranks] : said)
+    problems.push_back(fmt::format("{} ({})", problem, ranks_text(ranks)));
+  return problems;
+}
+
 std::vector<std::string> memory_problems(std::span<const RankFacts> all) {
   struct Host {
     std::string name;

@@ -26,6 +26,9 @@ struct RankFacts {
   uint64_t host_free = 0;  // bytes that the host can still give, to all its ranks
   uint64_t needs = 0;      // bytes of host memory that the plan foresees for this rank
   bool share_gpus = false;
+  FixedText<256> nccl;           // version, or why there is none; empty: this rank takes no NCCL
+  FixedText<256> nccl_settings;  // the user's variables that all ranks must have alike
+  FixedText<768> nccl_problem;   // of variables that name what this host has not; empty: none
 };
 
 // Of this process and where it is bound; `needs` is left to the caller. `version` is weft's.
@@ -36,6 +39,9 @@ RankFacts facts_of_process(const MpiSession& session, const std::string& version
 std::vector<std::string> version_problems(std::span<const RankFacts> all);
 // Two ranks on one GPU, by UUID or else by host and bus id, unless they may share it.
 std::vector<std::string> device_problems(std::span<const RankFacts> all);
+// Another NCCL or other settings of it than on other ranks, and names that a host has not; where
+// all ranks take NCCL.
+std::vector<std::string> nccl_problems(std::span<const RankFacts> all);
 // Hosts whose ranks together need more than is free there.
 std::vector<std::string> memory_problems(std::span<const RankFacts> all);
 

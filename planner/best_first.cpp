@@ -5,6 +5,11 @@
 #include <cmath>
 
 namespace weft::planner {
+namespace {
+
+constexpr size_t kMostCounted = 4096;  // replicas for which idle GPUs of nodes are counted
+
+}  // namespace
 
 void BestFirst::run(Best& best) {
   for (const ReplicaRange& range : replica_ranges()) bound_range(range, best);
@@ -21,9 +26,12 @@ std::vector<BestFirst::ReplicaRange> BestFirst::replica_ranges() const {
   const size_t useful = space_.most_stages * space_.widths.back();
   const size_t most = std::min(space_.most_replicas, space_.most_gpus / space_.widths.front());
   for (size_t n = most; n > 0; n = ranges.back().least - 1) {
-    const size_t gpus = std::min(useful, space_.most_gpus / n);
-    const size_t least = gpus == useful ? 1 : space_.most_gpus / (gpus + 1) + 1;
-    ranges.push_back({n, std::min(n, least), gpus});
+    const bool counted = n <= kMostCounted;
+    const size_t whole = std::min(useful, space_.most_gpus / n);
+    const size_t gpus = counted ? std::min(whole, NodeRoom(space_, n).gpus()) : whole;
+    if (ranges.empty() || ranges.back().gpus != gpus) ranges.push_back({n, n, gpus});
+    ranges.back().least = counted ? n : std::max(kMostCounted, space_.most_gpus / (gpus + 1)) + 1;
+    if (gpus == useful) ranges.back().least = 1;
   }
   return ranges;
 }
@@ -50,7 +58,7 @@ void BestFirst::bound_stages(const ReplicaRange& range, size_t n_prefill, size_t
   item.chain.n_stages = n_stages;
   item.chain.decode_gpus = decode_most;
   for (size_t batch = 1; batch <= space_.most_batch(range.least); batch *= 2) {
-    if (!decode_bounds(batch, batch).covers(n_stages, decode_most)) return;
+    if (!decode_bounds({batch, batch, 1}).covers(n_stages, decode_most)) return;
     most_batch_ = std::max(most_batch_, batch);
     for (size_t m = 1; m <= std::min(2 * n_stages, batch); ++m) {
       for (const size_t chunk : space_.chunks) {
@@ -103,13 +111,15 @@ Score BestFirst::bound_with(const Item& item, const ChainItem& chain, size_t rep
   ++n_bounds_;
   const bool separate = chain.n_prefill > 0;
   const Schedule& schedule = chain.schedule;
-  const PhaseBound decode = decode_bounds(schedule.batch, batch_in_flight(schedule))
+  const size_t at_work =
+      space_.stages_at_work(schedule, item.replicas.least, chain.n_prefill, chain.n_stages);
+  const PhaseBound decode = decode_bounds({schedule.batch, batch_in_flight(schedule), at_work})
                                 .least(chain.n_stages, chain.decode_gpus);
-  const PhaseBound prefill =
-      separate
-          ? prefill_bounds(0, schedule.prefill_chunk).least(chain.n_prefill, chain.prefill_gpus)
-          : prefill_bounds(schedule.batch, schedule.prefill_chunk)
-                .least(chain.n_stages, chain.decode_gpus);
+  const PhaseBound prefill = separate
+                                 ? prefill_bounds({0, schedule.prefill_chunk, at_work})
+                                       .least(chain.n_prefill, chain.prefill_gpus)
+                                 : prefill_bounds({schedule.batch, schedule.prefill_chunk, at_work})
+                                       .least(chain.n_stages, chain.decode_gpus);
   PipelineTimes times;
   times.prefill_sum_ms = prefill.sum;
   times.prefill_max_ms = prefill.most;
@@ -121,37 +131,37 @@ Score BestFirst::bound_with(const Item& item, const ChainItem& chain, size_t rep
   return scorer_.score(times, schedule, item.replicas.most, item.replicas.least * replica_gpus, 0);
 }
 
-// Joint prefill is bounded with the memory that the batch leaves; batch 0 = a group of its own.
-const GroupBounds& BestFirst::prefill_bounds(size_t batch, size_t chunk) {
-  const auto found = prefill_bounds_.find({batch, chunk});
+// Joint prefill is bounded with the memory that the batch leaves.
+const GroupBounds& BestFirst::prefill_bounds(const Sizes& sizes) {
+  const auto found = prefill_bounds_.find(sizes);
   if (found != prefill_bounds_.end()) return found->second;
-  const bool own = batch == 0;
+  const bool own = sizes.batch == 0;
   const auto tail = own ? GroupBounds::Tail::handover : GroupBounds::Tail::none;
-  const Capacities& capacities = tables_.most_capacities(space_.kv_floor(batch, own));
+  const Capacities& capacities = tables_.most_capacities(space_.kv_floor(sizes.batch, own));
   return prefill_bounds_
-      .try_emplace({batch, chunk}, space_, tables_.prefill(chunk), capacities, tail)
+      .try_emplace(sizes, space_, tables_.prefill(sizes.size, sizes.at_work), capacities, tail)
       .first->second;
 }
 
-const GroupBounds& BestFirst::decode_bounds(size_t batch, size_t in_flight) {
-  const auto found = decode_bounds_.find({batch, in_flight});
+const GroupBounds& BestFirst::decode_bounds(const Sizes& sizes) {
+  const auto found = decode_bounds_.find(sizes);
   if (found != decode_bounds_.end()) return found->second;
-  const Capacities& capacities = tables_.most_capacities(space_.kv_floor(batch, false));
+  const Capacities& capacities = tables_.most_capacities(space_.kv_floor(sizes.batch, false));
   return decode_bounds_
-      .try_emplace({batch, in_flight}, space_, tables_.decode(in_flight), capacities,
+      .try_emplace(sizes, space_, tables_.decode(sizes.size, sizes.at_work), capacities,
                    GroupBounds::Tail::none)
       .first->second;
 }
 
-// More replicas are never worse but by their GPUs, so the most come first. False where the work's
-// bound came first.
+// More replicas are never worse but by their GPUs and by what they share, so the most come first.
+// False where the work's bound came first.
 bool BestFirst::expand(const Item& item, Best& best) {
   Item one = item;
   for (size_t n = item.replicas.most; n >= item.replicas.least; --n) {
     if (item.chain.schedule.batch > space_.most_batch(n)) continue;
     one.replicas.least = one.replicas.most = n;
     if (!may_beat(bound(one), best.score)) {
-      if (scorer_.goal() == Goal::gpus) continue;
+      if (scorer_.goal() == Goal::gpus || space_.shares_hosts) continue;
       return true;
     }
     one.chain.n_replicas = n;

@@ -46,7 +46,12 @@ class BestFirst {
     ReplicaRange replicas;
     ChainItem chain;
   };
-  using Sizes = std::pair<size_t, size_t>;
+  struct Sizes {
+    size_t batch = 0;    // whose KV has room; 0 = of a group that only prefills
+    size_t size = 0;     // of a chunk, or of a batch in flight
+    size_t at_work = 1;  // stages
+    auto operator<=>(const Sizes&) const = default;
+  };
 
   std::vector<ReplicaRange> replica_ranges() const;
   void bound_range(const ReplicaRange& range, const Best& best);
@@ -55,8 +60,8 @@ class BestFirst {
   void bound_separate(Item& item, size_t least, size_t most, const Best& best);
   Score bound(const Item& item);
   Score bound_with(const Item& item, const ChainItem& chain, size_t replica_gpus);
-  const GroupBounds& prefill_bounds(size_t batch, size_t chunk);
-  const GroupBounds& decode_bounds(size_t batch, size_t in_flight);
+  const GroupBounds& prefill_bounds(const Sizes& sizes);
+  const GroupBounds& decode_bounds(const Sizes& sizes);
   bool expand(const Item& item, Best& best);
   void give_up(const Score& bound, const Best& best);
 

@@ -60,7 +60,9 @@ void ChainSearch::prepare(const ChainItem& item, const Best& best,
                           std::optional<size_t> only_width) {
   given_ = item;
   item_ = item;
-  most_gpus_ = std::min(space_.most_gpus / item.n_replicas, item.prefill_gpus + item.decode_gpus);
+  room_.emplace(space_, item.n_replicas);
+  most_gpus_ = std::min(
+      {space_.most_gpus / item.n_replicas, room_->gpus(), item.prefill_gpus + item.decode_gpus});
   if (scorer_.goal() == Goal::gpus && best.score.value < kNever)
     most_gpus_ = std::min(most_gpus_, static_cast<size_t>(best.score.value) / item.n_replicas);
   allowed_.assign(space_.kinds.size(), true);
@@ -82,20 +84,19 @@ void ChainSearch::set_budget(size_t gpus, size_t least) {
 void ChainSearch::make_bounds(const ChainItem& item) {
   const bool separate = item.n_prefill > 0;
   const Schedule& schedule = item.schedule;
-  prefill_ = &tables_.prefill(schedule.prefill_chunk);
-  decode_ = &tables_.decode(batch_in_flight(schedule));
+  const size_t at_work =
+      space_.stages_at_work(schedule, item.n_replicas, item.n_prefill, item.n_stages);
+  prefill_ = &tables_.prefill(schedule.prefill_chunk, at_work);
+  decode_ = &tables_.decode(batch_in_flight(schedule), at_work);
   decode_capacity_ = &tables_.capacities(schedule, space_.kv_floor(schedule.batch, false));
   prefill_capacity_ = &tables_.capacities(schedule, space_.kv_floor(schedule.batch, separate));
-  const bool grows = scorer_.goal() == Goal::gpus;
+  // Where nodes differ, what is left of them may be few.
+  const bool grows = scorer_.goal() == Goal::gpus || space_.nodes.size() > 1;
   set_budget(most_gpus_, 0);
   if (rests_.size() + 2 > kMostRests) rests_.clear();
-  RestKey key = {true,
-                 batch_in_flight(schedule),
-                 decode_capacity_,
-                 GroupBounds::Tail::none,
-                 item.n_stages,
-                 item_.decode_gpus,
-                 grows};
+  RestKey key = {
+      true,          batch_in_flight(schedule), at_work, decode_capacity_, GroupBounds::Tail::none,
+      item.n_stages, item_.decode_gpus,         grows};
   decode_rest_ = &rest_bounds(key);
   key.decodes = false;
   key.size = schedule.prefill_chunk;
@@ -112,7 +113,8 @@ void ChainSearch::make_bounds(const ChainItem& item) {
 const PrefixBounds& ChainSearch::rest_bounds(const RestKey& key) {
   const auto found = rests_.find(key);
   if (found != rests_.end()) return found->second;
-  const TimeTable& table = key.decodes ? tables_.decode(key.size) : tables_.prefill(key.size);
+  const TimeTable& table =
+      key.decodes ? tables_.decode(key.size, key.at_work) : tables_.prefill(key.size, key.at_work);
   const GroupBounds bounds(space_, table, *key.capacities, key.tail);
   return rests_.try_emplace(key, bounds, key.n_stages, key.gpus, key.any_start).first->second;
 }
@@ -222,6 +224,9 @@ void ChainSearch::expand(const Step& step, uint32_t from, size_t kind_index, boo
   base.same_node = same_node;
   if (step.starts_group) base.layers_left = static_cast<uint16_t>(space_.n_layers);
   if (!take_nodes(kind, same_node, base)) return;
+  base.room =
+      static_cast<uint32_t>(room_->gpus(budgets_[base.nodes_left], kind.node_class, base.used));
+  if (base.room < step.left * narrowest + others) return;
   const size_t slot = kind_index * kEnds + step.ends;
   size_t most = std::min<size_t>(base.layers_left, (*decode_capacity_)[slot]);
   if (!step.decodes) most = std::min<size_t>(base.layers_left, (*prefill_capacity_)[slot]);
@@ -243,18 +248,16 @@ bool ChainSearch::add_stage(const Step& step, const Label& from, size_t kind_ind
   const bool across = !is_last && !to.same_node;
   size_t edge = 0;
   if (!is_last) edge = prefill_->edge_index(kind, space_.kinds[from.kind], across);
-  const auto add = [&](const TimeTable& table, const std::vector<double>& edges, Time sum,
-                       Time most) {
-    const double ms = table.stage(kind_index, step.ends)[n_layers] + (is_last ? 0 : edges[edge]);
+  const auto add = [&](const TimeTable& table, Time sum, Time most) {
+    double ms = table.stage(kind_index, step.ends)[n_layers];
+    if (!is_last) ms += hands_over ? table.handover(edge, n_layers) : table.edge_ms[edge];
     to.ms[sum] += ms;
     to.ms[most] = std::max(to.ms[most], ms);
     return ms <= limits_[most];
   };
   bool quick = true;
-  if (step.prefills)
-    quick &= add(*prefill_, hands_over ? prefill_->handover_ms : prefill_->edge_ms, kPrefillSum,
-                 kPrefillMost);
-  if (step.decodes) quick &= add(*decode_, decode_->edge_ms, kDecodeSum, kDecodeMost);
+  if (step.prefills) quick &= add(*prefill_, kPrefillSum, kPrefillMost);
+  if (step.decodes) quick &= add(*decode_, kDecodeSum, kDecodeMost);
   to.n_layers = static_cast<uint16_t>(n_layers);
   to.layers_left = static_cast<uint16_t>(to.layers_left - n_layers);
   const double edge_bytes = (step.prefills ? space_.prefill_edge_bytes : 0) +
@@ -273,18 +276,19 @@ void ChainSearch::lower_times(const Step& step, const Label& label, double* ms) 
   };
   const bool separate = item_.n_prefill > 0;
   if (step.decodes) {
-    const size_t gpus = item_.decode_gpus - label.group_gpus;
+    const size_t gpus = std::min<size_t>(item_.decode_gpus - label.group_gpus, label.room);
     add(decode_rest_->rest(step.left, gpus, label.layers_left), kDecodeSum, kDecodeMost);
     if (!separate)
       add(prefill_rest_->rest(step.left, gpus, label.layers_left), kPrefillSum, kPrefillMost);
     if (!separate) return;
     const size_t decode_gpus = label.gpus + step.left * space_.widths.front();
-    const size_t free = std::min(item_.prefill_gpus, most_gpus_ - decode_gpus);
+    const size_t free =
+        std::min({item_.prefill_gpus, most_gpus_ - decode_gpus, size_t{label.room}});
     add(prefill_rest_->rest(item_.n_prefill, free, space_.n_layers), kPrefillSum, kPrefillMost);
     return;
   }
   const size_t group = item_.prefill_gpus - label.group_gpus;
-  const size_t gpus = std::min<size_t>(group, most_gpus_ - label.gpus);
+  const size_t gpus = std::min({group, most_gpus_ - label.gpus, size_t{label.room}});
   add(prefill_rest_->rest(step.left, gpus, label.layers_left), kPrefillSum, kPrefillMost);
 }
 
@@ -299,10 +303,20 @@ bool ChainSearch::promising(const Step& step, const Label& label, const Best& be
   return may_beat(score(ms, std::max(gpus, least_gpus_), label.traffic), best.score);
 }
 
+// In every class.
+bool ChainSearch::has_more_left(uint32_t a, uint32_t b) const {
+  if (a == b) return true;
+  const std::vector<uint32_t>& more = budgets_[a];
+  const std::vector<uint32_t>& less = budgets_[b];
+  for (size_t c = 0; c < more.size(); ++c)
+    if (more[c] < less[c]) return false;
+  return true;
+}
+
 // Of the labels with the same future, those that no other beats or equals in everything.
 void ChainSearch::keep_undominated() {
   const auto key = [&](const Label& a) {
-    return std::tuple(a.layers_left, space_.kinds[a.kind].port, a.used, a.nodes_left);
+    return std::tuple(a.layers_left, space_.kinds[a.kind].port, a.used);
   };
   const auto values = [](const Label& a) {
     return std::tuple(a.ms[0], a.ms[2], a.ms[1], a.ms[3], a.gpus, a.traffic);
@@ -310,10 +324,11 @@ void ChainSearch::keep_undominated() {
   std::sort(next_.begin(), next_.end(), [&](const Label& a, const Label& b) {
     return key(a) != key(b) ? key(a) < key(b) : values(a) < values(b);
   });
-  const auto dominates = [](const Label& a, const Label& b) {
+  const auto dominates = [&](const Label& a, const Label& b) {
     for (size_t i = 0; i < kTimes; ++i)
       if (a.ms[i] > b.ms[i]) return false;
-    return a.gpus <= b.gpus && a.group_gpus <= b.group_gpus && a.traffic <= b.traffic;
+    return a.gpus <= b.gpus && a.group_gpus <= b.group_gpus && a.traffic <= b.traffic &&
+           has_more_left(a.nodes_left, b.nodes_left);
   };
   std::vector<Label> kept;
   size_t group = 0;  // where the labels of the present key begin

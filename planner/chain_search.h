@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "planner/node_room.h"
 #include "planner/search_score.h"
 
 namespace weft::planner {
@@ -48,6 +49,7 @@ class ChainSearch {
     uint32_t gpus = 0;        // of one replica
     uint32_t group_gpus = 0;  // of the group being placed
     uint32_t nodes_left = 0;  // index in budgets_
+    uint32_t room = 0;        // GPUs that the stages still to place can have
     uint32_t parent = 0;      // in the frontier before
     uint16_t layers_left = 0;
     uint16_t kind = 0;
@@ -70,6 +72,7 @@ class ChainSearch {
   struct RestKey {
     bool decodes = false;
     size_t size = 0;  // of a chunk, or of a batch in flight
+    size_t at_work = 1;
     const Capacities* capacities = nullptr;
     GroupBounds::Tail tail = GroupBounds::Tail::none;
     size_t n_stages = 1;
@@ -89,6 +92,7 @@ class ChainSearch {
   void lower_times(const Step& step, const Label& label, double* ms) const;
   bool promising(const Step& step, const Label& label, const Best& best) const;
   Score score(const double* ms, size_t gpus, double traffic) const;
+  bool has_more_left(uint32_t a, uint32_t b) const;
   void keep_undominated();
   void take_best(Best& best) const;
   Layout layout_of(const Label& last) const;
@@ -102,7 +106,8 @@ class ChainSearch {
 
   // Of the item being run.
   ChainItem given_;
-  ChainItem item_;         // as given, with the budget's GPUs
+  ChainItem item_;  // as given, with the budget's GPUs
+  std::optional<NodeRoom> room_;
   size_t most_gpus_ = 0;   // of one replica
   size_t least_gpus_ = 0;  // layouts with fewer were searched before
   std::vector<bool> allowed_;

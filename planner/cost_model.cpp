@@ -47,6 +47,20 @@ StepSetting CostModel::step_setting(size_t node_class) const {
           setting_.kv_key, setting_.kv_value, node.link,        setting_.attention_dp};
 }
 
+bool CostModel::affine_in_layers() const {
+  return std::all_of(setting_.nodes.begin(), setting_.nodes.end(),
+                     [](const CostNode& node) { return node.machine.caches.empty(); });
+}
+
+// Curves of several ranks at once are measured where they share something.
+bool CostModel::shares_hosts() const {
+  return std::any_of(setting_.nodes.begin(), setting_.nodes.end(), [](const CostNode& node) {
+    const std::vector<ProductCurve>& curves = node.machine.products;
+    return std::any_of(curves.begin(), curves.end(),
+                       [](const ProductCurve& curve) { return curve.ranks > 1; });
+  });
+}
+
 StepParts CostModel::decode_parts(const StageShape& shape, const Schedule& schedule) const {
   const double context =
       static_cast<double>(setting_.prompt_tokens) + static_cast<double>(setting_.output_tokens) / 2;
@@ -106,10 +120,11 @@ Estimate CostModel::edge_us(const EdgeShape& edge, size_t tokens) const {
   return sum;
 }
 
-Estimate CostModel::handover_us(const EdgeShape& edge, const Schedule& schedule) const {
+Estimate CostModel::handover_us(const EdgeShape& edge, size_t n_layers,
+                                const Schedule& schedule) const {
   const ModelSpec& model = setting_.model;
   const double numbers =
-      static_cast<double>(model.n_layers * model.n_kv_heads * model.head_dim);  // keys of a token
+      static_cast<double>(n_layers * model.n_kv_heads * model.head_dim);  // keys of a token
   const double token_bytes =
       numbers * (kv_bytes_each(setting_.kv_key) + kv_bytes_each(setting_.kv_value));
   return sent_us(edge, static_cast<double>(chunk_tokens(schedule)) * token_bytes);
@@ -120,13 +135,17 @@ StageTimes CostModel::edge(const EdgeShape& edge, const Schedule& schedule) cons
           edge_us(edge, batch_in_flight(schedule)).us * 1e-3};
 }
 
-double CostModel::handover_ms(const EdgeShape& edge, const Schedule& schedule) const {
-  return handover_us(edge, schedule).us * 1e-3;
+double CostModel::handover_ms(const EdgeShape& edge, size_t n_layers,
+                              const Schedule& schedule) const {
+  return handover_us(edge, n_layers, schedule).us * 1e-3;
 }
 
-bool CostModel::edge_extrapolated(const EdgeShape& edge, const Schedule& schedule,
-                                  bool hands_over) const {
-  if (hands_over) return handover_us(edge, schedule).extrapolated;
+bool CostModel::handover_extrapolated(const EdgeShape& edge, size_t n_layers,
+                                      const Schedule& schedule) const {
+  return handover_us(edge, n_layers, schedule).extrapolated;
+}
+
+bool CostModel::edge_extrapolated(const EdgeShape& edge, const Schedule& schedule) const {
   return edge_us(edge, chunk_tokens(schedule)).extrapolated ||
          edge_us(edge, batch_in_flight(schedule)).extrapolated;
 }

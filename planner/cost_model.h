@@ -35,14 +35,16 @@ class CostModel final : public StageCosts {
  public:
   explicit CostModel(CostSetting setting);
 
-  bool affine_in_layers() const override { return true; }
+  // Not where more layers than a cache holds cost more each.
+  bool affine_in_layers() const override;
+  bool shares_hosts() const override;
   StageTimes stage(const StageShape& shape, const Schedule& schedule) const override;
   double prefill_ms(const StageShape& shape, const Schedule& schedule) const override;
   double decode_ms(const StageShape& shape, const Schedule& schedule) const override;
   StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const override;
-  // All layers' keys and values of a chunk, each rank of the narrower group over its own link: as
-  // if none had left before the last stage was done, which is dear where the group has several.
-  double handover_ms(const EdgeShape& edge, const Schedule& schedule) const override;
+  // Each rank of the narrower group over its own link.
+  double handover_ms(const EdgeShape& edge, size_t n_layers,
+                     const Schedule& schedule) const override;
   size_t fixed_bytes(const StageShape& shape, const Schedule& schedule) const override;
   std::vector<BytesPart> fixed_parts(const StageShape& shape,
                                      const Schedule& schedule) const override;
@@ -53,8 +55,10 @@ class CostModel final : public StageCosts {
   StepParts decode_parts(const StageShape& shape, const Schedule& schedule) const;
   // Of one chunk: the mean over the prompt's chunks.
   StepParts prefill_parts(const StageShape& shape, const Schedule& schedule) const;
-  // Whether the edge, or the hand-over that it stands for, leaves the links' curves.
-  bool edge_extrapolated(const EdgeShape& edge, const Schedule& schedule, bool hands_over) const;
+  // Whether the edge, or the hand-over of so many layers, leaves the links' curves.
+  bool edge_extrapolated(const EdgeShape& edge, const Schedule& schedule) const;
+  bool handover_extrapolated(const EdgeShape& edge, size_t n_layers,
+                             const Schedule& schedule) const;
   GpuMemory memory(const StageShape& shape, const Schedule& schedule) const;
 
   const CostSetting& setting() const { return setting_; }
@@ -63,7 +67,7 @@ class CostModel final : public StageCosts {
  private:
   StepSetting step_setting(size_t node_class) const;
   Estimate edge_us(const EdgeShape& edge, size_t tokens) const;
-  Estimate handover_us(const EdgeShape& edge, const Schedule& schedule) const;
+  Estimate handover_us(const EdgeShape& edge, size_t n_layers, const Schedule& schedule) const;
   Estimate sent_us(const EdgeShape& edge, double bytes) const;
   size_t chunk_tokens(const Schedule& schedule) const;
 

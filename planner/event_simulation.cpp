@@ -186,4 +186,19 @@ double simulated_prefill_ms(const std::vector<StageAndEdge>& stages, size_t n_ch
   return end;
 }
 
+double simulated_handover_ms(const std::vector<StageAndEdge>& stages,
+                             const std::vector<double>& handover_ms, size_t n_chunks) {
+  WEFT_EXPECT(handover_ms.size() == stages.size());
+  Chain chain(stages);
+  std::vector<double> sent_at(stages.size(), 0);
+  std::vector<StageStep> steps;
+  for (size_t i = 0; i < n_chunks; ++i) {
+    steps.clear();
+    chain.pass(0, false, true, 0, &steps);
+    for (size_t s = 0; s < stages.size(); ++s)
+      sent_at[s] = std::max(sent_at[s], steps[s].end_ms) + handover_ms[s];
+  }
+  return *std::max_element(sent_at.begin(), sent_at.end());
+}
+
 }  // namespace weft::planner

@@ -49,5 +49,10 @@ double simulated_decode_period_ms(const std::vector<StageAndEdge>& stages, size_
 
 // Milliseconds in which the chunks of one prompt pass an idle pipeline, edges included.
 double simulated_prefill_ms(const std::vector<StageAndEdge>& stages, size_t n_chunks);
+// The same where the stages only prefill: until all keys and values are with those that decode.
+// Each stage sends a chunk's, in handover_ms[stage], once it has computed them; meanwhile it goes
+// on.
+double simulated_handover_ms(const std::vector<StageAndEdge>& stages,
+                             const std::vector<double>& handover_ms, size_t n_chunks);
 
 }  // namespace weft::planner

@@ -14,14 +14,16 @@ GroupBounds::GroupBounds(const Space& space, const TimeTable& table, const Capac
   for (size_t k = 0; k < space.kinds.size(); ++k) {
     const Kind& kind = space.kinds[k];
     const double edge = table.least_edge(kind);
-    const double after_last = tail == Tail::handover ? table.least_handover(kind) : 0;
+    const auto after = [&](size_t ends, size_t n) {
+      if (!(ends & kLast)) return edge;
+      return tail == Tail::handover ? table.least_handover(kind, n) : 0.0;
+    };
     for (size_t ends = 0; ends < kEnds; ++ends) {
-      const double after = ends & kLast ? after_last : edge;
       const double* from = table.stage(k, ends);
       double* to = &times_[(kind.width * kEnds + ends) * (n_layers_ + 1)];
       const size_t first = ends == kWhole ? n_layers_ : 1;
       for (size_t n = first; n <= capacities[k * kEnds + ends]; ++n)
-        to[n] = std::min(to[n], from[n] + after);
+        to[n] = std::min(to[n], from[n] + after(ends, n));
     }
   }
   for (size_t w = 0; w < widths_.size(); ++w) {

@@ -16,6 +16,7 @@ class HostCosts final : public StageCosts {
             size_t most_ranks);
 
   bool affine_in_layers() const override { return model_.affine_in_layers(); }
+  bool shares_hosts() const override { return model_.shares_hosts(); }
   StageTimes stage(const StageShape& shape, const Schedule& schedule) const override {
     return model_.stage(shape, schedule);
   }
@@ -25,8 +26,9 @@ class HostCosts final : public StageCosts {
   double decode_ms(const StageShape& shape, const Schedule& schedule) const override {
     return model_.decode_ms(shape, schedule);
   }
-  double handover_ms(const EdgeShape& edge, const Schedule& schedule) const override {
-    return model_.handover_ms(edge, schedule);
+  double handover_ms(const EdgeShape& edge, size_t n_layers,
+                     const Schedule& schedule) const override {
+    return model_.handover_ms(edge, n_layers, schedule);
   }
   StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const override {
     return model_.edge(edge, schedule);

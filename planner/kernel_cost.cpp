@@ -51,11 +51,18 @@ double blend(const Position& at, F&& f) {
   return sum;
 }
 
-const ProductCurve& curve_of(const MachineProfile& machine, NumberFormat format, size_t ranks) {
+// Null where the profile has none that came from a cache.
+const ProductCurve* find_curve(const MachineProfile& machine, NumberFormat format, size_t ranks,
+                               bool cached) {
   const bool narrow = format == NumberFormat::fp8 || format == NumberFormat::int8;
   const NumberFormat measured = narrow ? NumberFormat::fp8 : NumberFormat::bf16;
-  const ProductCurve* best = for_ranks(machine.products, ranks,
-                                       [&](const auto& curve) { return curve.format == measured; });
+  return for_ranks(machine.products, ranks, [&](const auto& curve) {
+    return curve.format == measured && curve.cached == cached;
+  });
+}
+
+const ProductCurve& curve_of(const MachineProfile& machine, NumberFormat format, size_t ranks) {
+  const ProductCurve* best = find_curve(machine, format, ranks, false);
   if (best != nullptr) return *best;
   throw input_error("{} has no {} products: its profile has no such curve", machine.name,
                     format_name(format));
@@ -103,24 +110,8 @@ size_t nearest_ranks(const MachineProfile& machine, size_t ranks) {
   return best;
 }
 
-}  // namespace
-
-double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens, double outputs,
-                       double inputs) {
-  const double activation_bytes =
-      format == NumberFormat::fp8 || format == NumberFormat::int8 ? 1 : 2;
-  const double flops = 2 * tokens * outputs * inputs;
-  const double bytes = outputs * inputs * element_bytes(format) +
-                       tokens * inputs * activation_bytes + tokens * outputs * 2;
-  const double tflops =
-      activation_bytes == 1 && rates.fp8_tflops > 0 ? rates.fp8_tflops : rates.bf16_tflops;
-  return std::max(flops / tflops * 1e-6, bytes / rates.memory_gbps * 1e-3);
-}
-
-Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t tokens,
-                    size_t outputs, size_t inputs, size_t ranks) {
-  if (tokens == 0 || outputs == 0 || inputs == 0) return {};
-  const ProductCurve& curve = curve_of(machine, format, ranks);
+Estimate on_curve(const MachineProfile& machine, const ProductCurve& curve, NumberFormat format,
+                  size_t tokens, size_t outputs, size_t inputs) {
   const double size[] = {static_cast<double>(tokens), static_cast<double>(outputs),
                          static_cast<double>(inputs)};
   const Position m = find(curve.tokens, size[0]);
@@ -140,6 +131,44 @@ Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t t
   const bool wide = size[1] > n.clamped && size[1] <= kMoreOutputs * n.clamped;
   const bool outside = m.outside || (n.outside && !wide) || k.outside || format != curve.format;
   return {floor + (us - floor) * roof_here / roof_there, outside};
+}
+
+}  // namespace
+
+double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens, double outputs,
+                       double inputs) {
+  const double activation_bytes =
+      format == NumberFormat::fp8 || format == NumberFormat::int8 ? 1 : 2;
+  const double flops = 2 * tokens * outputs * inputs;
+  const double bytes = outputs * inputs * element_bytes(format) +
+                       tokens * inputs * activation_bytes + tokens * outputs * 2;
+  const double tflops =
+      activation_bytes == 1 && rates.fp8_tflops > 0 ? rates.fp8_tflops : rates.bf16_tflops;
+  return std::max(flops / tflops * 1e-6, bytes / rates.memory_gbps * 1e-3);
+}
+
+Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t tokens,
+                    size_t outputs, size_t inputs, size_t ranks, double missed) {
+  if (tokens == 0 || outputs == 0 || inputs == 0) return {};
+  const Estimate memory =
+      on_curve(machine, curve_of(machine, format, ranks), format, tokens, outputs, inputs);
+  const ProductCurve* cached = missed < 1 ? find_curve(machine, format, ranks, true) : nullptr;
+  if (cached == nullptr) return memory;
+  Estimate best = on_curve(machine, *cached, format, tokens, outputs, inputs);
+  best.us = std::min(best.us, memory.us);
+  return best * (1 - missed) + memory * missed;
+}
+
+double missed_share(const MachineProfile& machine, double step_bytes, size_t ranks) {
+  const CacheCurve* curve = for_ranks(machine.caches, ranks);
+  if (curve == nullptr) return 1;
+  const double mib = step_bytes / (size_t{1} << 20);
+  const auto above = std::upper_bound(curve->mib.begin(), curve->mib.end(), mib);
+  if (above == curve->mib.begin()) return curve->missed.front();
+  if (above == curve->mib.end()) return curve->missed.back();
+  const auto i = static_cast<size_t>(above - curve->mib.begin());
+  const double share = (mib - curve->mib[i - 1]) / (curve->mib[i] - curve->mib[i - 1]);
+  return curve->missed[i - 1] + share * (curve->missed[i] - curve->missed[i - 1]);
 }
 
 Estimate decode_attention_us(const MachineProfile& machine, NumberFormat key, NumberFormat value,

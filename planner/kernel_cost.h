@@ -34,8 +34,12 @@ double product_roof_us(const GpuRates& rates, NumberFormat format, double tokens
 // The measured time, interpolated in the logarithms of its sizes and scaled to this GPU by the
 // ratio of the roofs; beyond the curve by the ratio of the roofs too. int8 is priced as fp8, int4
 // as bf16 products that read a quarter of the bytes: both extrapolated.
+// `missed`: the share of the weights that come from memory; the others come from a cache.
 Estimate product_us(const MachineProfile& machine, NumberFormat format, size_t tokens,
-                    size_t outputs, size_t inputs, size_t ranks = 1);
+                    size_t outputs, size_t inputs, size_t ranks = 1, double missed = 1);
+
+// That share where a rank reads so many bytes in each step. 1 where the profile knows of no caches.
+double missed_share(const MachineProfile& machine, double step_bytes, size_t ranks);
 
 // Heads of one rank.
 struct HeadCounts {

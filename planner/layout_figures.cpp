@@ -25,7 +25,7 @@ Edge edge_after(const Space& space, const StageCosts& costs, const Layout& layou
   const PlacedStage& to = layout.stages[s + 1];
   const EdgeShape shape = edge_between(from, to);
   if (from.role != to.role) {
-    edge.handover_ms = costs.handover_ms(shape, layout.schedule);
+    edge.handover_ms = costs.handover_ms(shape, from.layers.size(), layout.schedule);
     edge.bytes = shape.across_nodes ? space.handover_bytes : 0;
     return edge;
   }
@@ -82,6 +82,20 @@ size_t nodes_of(const Space& space, const Layout& layout) {
   return nodes;
 }
 
+// Says of each stage how many ranks of its node compute at once.
+Layout with_ranks_at_once(const Space& space, Layout layout) {
+  const auto n_prefill = static_cast<size_t>(
+      std::count_if(layout.stages.begin(), layout.stages.end(),
+                    [](const PlacedStage& stage) { return stage.role == Role::prefill; }));
+  const size_t at_work = space.stages_at_work(layout.schedule, layout.n_replicas, n_prefill,
+                                              layout.stages.size() - n_prefill);
+  for (PlacedStage& stage : layout.stages) {
+    StageShape& shape = stage.shape;
+    shape.at_once = space.ranks_at_once(shape.node_class, shape.tp / shape.n_nodes, at_work);
+  }
+  return layout;
+}
+
 }  // namespace
 
 EdgeShape edge_between(const PlacedStage& from, const PlacedStage& to) {
@@ -98,9 +112,10 @@ Candidate memory_only(const StageCosts& costs, const Layout& layout) {
 }
 
 Candidate make_candidate(const Space& space, const StageCosts& costs, const Scorer& scorer,
-                         const Layout& layout) {
+                         const Layout& given) {
   Candidate made;
-  made.layout = layout;
+  made.layout = with_ranks_at_once(space, given);
+  const Layout& layout = made.layout;
   made.stages.resize(layout.stages.size());
   made.times.n_stages = 0;
   for (size_t s = layout.stages.size(); s-- > 0;) {

@@ -24,7 +24,7 @@ constexpr std::string_view kProfileKeys[] = {
     "version",           "name",       "aliases",          "base",
     "other_chip",        "rates",      "products",         "decode_attention",
     "prefill_attention", "all_reduce", "send_recv_inside", "send_recv_across",
-    "overheads"};
+    "overheads",         "caches"};
 constexpr std::string_view kRateKeys[] = {"memory_gib", "memory_gbps", "bf16_tflops", "fp8_tflops",
                                           "nvlink_gbps"};
 
@@ -78,11 +78,12 @@ size_t ranks_of(const YamlValue& map) {
 
 // One row for each pair of outputs and inputs, outputs first: the times at each of `tokens`.
 ProductCurve read_products(const YamlValue& map) {
-  constexpr std::string_view keys[] = {"format",  "ranks",  "source",      "tokens",
-                                       "outputs", "inputs", "microseconds"};
+  constexpr std::string_view keys[] = {"format", "ranks",   "cached", "source",
+                                       "tokens", "outputs", "inputs", "microseconds"};
   map.keys(keys);
   ProductCurve curve;
   curve.ranks = ranks_of(map);
+  if (map.has("cached")) curve.cached = map.at("cached").flag();
   curve.format = static_cast<NumberFormat>(map.at("format").choice(kNumberFormatNames));
   curve.source = map.at("source").text();
   curve.tokens = ascending(map.at("tokens"));
@@ -95,6 +96,31 @@ ProductCurve read_products(const YamlValue& map) {
                                   curve.outputs.size(), curve.inputs.size()));
   for (const YamlValue& row : rows)
     for (const double time : times_of(row, curve.tokens.size())) curve.microseconds.push_back(time);
+  return curve;
+}
+
+CacheCurve read_cache(const YamlValue& map) {
+  constexpr std::string_view keys[] = {"ranks", "source", "mib", "missed"};
+  map.keys(keys);
+  CacheCurve curve;
+  curve.ranks = ranks_of(map);
+  curve.source = map.at("source").text();
+  const auto ascends = [](std::vector<double>& to, const YamlValue& item, bool strictly) {
+    const double value = strictly ? positive(item) : at_least_zero(item);
+    if (!to.empty() && (value < to.back() || (strictly && value == to.back())))
+      throw item.error(fmt::format("{} does not ascend after {}", value, to.back()));
+    to.push_back(value);
+  };
+  for (const YamlValue& item : map.at("mib").list(kMostPoints)) ascends(curve.mib, item, true);
+  const YamlValue shares = map.at("missed");
+  for (const YamlValue& item : shares.list(kMostPoints)) {
+    ascends(curve.missed, item, false);
+    if (curve.missed.back() > 1)
+      throw item.error(fmt::format("{} is no share from 0 to 1", curve.missed.back()));
+  }
+  if (curve.mib.empty() || curve.missed.size() != curve.mib.size())
+    throw shares.error(
+        fmt::format("has {} shares for {} sizes", curve.missed.size(), curve.mib.size()));
   return curve;
 }
 
@@ -170,6 +196,7 @@ void take_from_base(MachineProfile& profile, const MachineProfile& base) {
     if (own.empty()) own = others;
   };
   take(profile.products, base.products);
+  take(profile.caches, base.caches);
   take(profile.decode_attention, base.decode_attention);
   take(profile.prefill_attention, base.prefill_attention);
   take(profile.send_recv_inside, base.send_recv_inside);
@@ -187,8 +214,9 @@ void check_complete(const MachineProfile& profile, const YamlValue& map) {
   const auto need = [&](bool there, std::string_view what) {
     if (!there) throw map.error(fmt::format("{} has no {}, nor has its base", profile.name, what));
   };
-  need(!profile.products.empty() && profile.products.front().format == NumberFormat::bf16,
-       "products, bf16 first");
+  need(!profile.products.empty() && profile.products.front().format == NumberFormat::bf16 &&
+           !profile.products.front().cached,
+       "products, bf16 from memory first");
   need(!profile.decode_attention.empty(), "decode_attention");
   need(!profile.prefill_attention.empty(), "prefill_attention");
 }
@@ -206,6 +234,7 @@ MachineProfile parse_profile(std::string_view text, const std::string& where,
       profile.aliases.push_back(alias.text());
   profile.rates = profile.curve_rates = read_rates(map.at("rates"));
   profile.products = read_list<ProductCurve>(map, "products", read_products);
+  profile.caches = read_list<CacheCurve>(map, "caches", read_cache);
   profile.decode_attention =
       read_list<DecodeAttentionCurve>(map, "decode_attention", read_decode_attention);
   profile.prefill_attention =
@@ -216,7 +245,7 @@ MachineProfile parse_profile(std::string_view text, const std::string& where,
   profile.overheads = read_list<OverheadCurve>(map, "overheads", read_overheads);
   if (map.has("base")) {
     if (!may_have_base) throw map.at("base").error("a base has no base of its own");
-    if (!profile.products.empty() || !profile.decode_attention.empty())
+    if (!profile.products.empty() || !profile.decode_attention.empty() || !profile.caches.empty())
       throw map.at("base").error("products and attention are either the base's or its own");
     profile.base = map.at("base").text();
     if (profile.base.find('/') != std::string::npos)

@@ -28,6 +28,7 @@ struct GpuRates {
 struct ProductCurve {
   NumberFormat format = NumberFormat::bf16;  // bf16 or fp8
   size_t ranks = 1;                          // of a node, that computed at once
+  bool cached = false;                       // the weights came from a cache, else from memory
   std::string source;
   std::vector<size_t> tokens;
   std::vector<size_t> outputs;
@@ -35,6 +36,17 @@ struct ProductCurve {
   std::vector<double> microseconds;
 
   bool operator==(const ProductCurve&) const = default;
+};
+
+// The share of its weights that a rank reads from memory, by how much it reads in a step, round
+// after round: 0 where all of it stays in a cache, 1 where none does. Both ascend.
+struct CacheCurve {
+  size_t ranks = 1;  // of a node, that read at once
+  std::string source;
+  std::vector<double> mib;
+  std::vector<double> missed;
+
+  bool operator==(const CacheCurve&) const = default;
 };
 
 // One token a sequence against its KV cache: bytes read / gbps, or the query heads' arithmetic /
@@ -121,6 +133,7 @@ struct MachineProfile {
   std::string base;         // whose curves are used beside its own; "" = none
   bool other_chip = false;  // the base is of another architecture: every time is extrapolated
   std::vector<ProductCurve> products;
+  std::vector<CacheCurve> caches;  // none where all weights are taken to come from memory
   std::vector<DecodeAttentionCurve> decode_attention;
   std::vector<PrefillAttentionCurve> prefill_attention;  // one for each number of ranks
   std::vector<AllReduceCurve> all_reduce;

@@ -30,7 +30,8 @@ std::string messages_text(const MessageCurve& curve) {
 
 std::string text_of(const ProductCurve& curve) {
   std::string text = fmt::format("    format: {}\n", format_name(curve.format)) +
-                     ranks_text(curve.ranks) + source_text(curve.source);
+                     ranks_text(curve.ranks) + (curve.cached ? "    cached: true\n" : "") +
+                     source_text(curve.source);
   text += fmt::format("    tokens: [{}]\n", fmt::join(curve.tokens, ", "));
   text += fmt::format("    outputs: [{}]\n", fmt::join(curve.outputs, ", "));
   text += fmt::format("    inputs: [{}]\n    microseconds:\n", fmt::join(curve.inputs, ", "));
@@ -40,6 +41,12 @@ std::string text_of(const ProductCurve& curve) {
     text += fmt::format("      - [{}]\n", fmt::join(first, first + static_cast<long>(n), ", "));
   }
   return text;
+}
+
+std::string text_of(const CacheCurve& curve) {
+  std::string text = source_text(curve.source) + ranks_text(curve.ranks);
+  text += fmt::format("    mib: [{}]\n", fmt::join(curve.mib, ", "));
+  return text + fmt::format("    missed: [{}]\n", fmt::join(curve.missed, ", "));
 }
 
 std::string text_of(const DecodeAttentionCurve& curve) {
@@ -101,6 +108,7 @@ std::string to_yaml(const MachineProfile& profile, std::string_view comment) {
   for (const std::string& alias : profile.aliases) aliases.push_back(yaml_text(alias));
   if (!aliases.empty()) text += fmt::format("aliases: [{}]\n", fmt::join(aliases, ", "));
   return text + rates_text(profile.rates) + list_text("products", profile.products) +
+         list_text("caches", profile.caches) +
          list_text("decode_attention", profile.decode_attention) +
          list_text("prefill_attention", profile.prefill_attention) +
          list_text("all_reduce", profile.all_reduce) +

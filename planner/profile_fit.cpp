@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kMostGbps = 1e6;    // what a fit says that finds no cost by the byte
 constexpr double kMostTflops = 1e6;  // nor by the operation
+constexpr double kNoise = 0.05;      // a share of misses that is as good as none, or as all
 
 double per_byte_to_gbps(double us_a_byte) {
   return us_a_byte > 1e-3 / kMostGbps ? 1e-3 / us_a_byte : kMostGbps;
@@ -132,6 +133,28 @@ void fit_sampling(std::span<const SampleTime> times, OverheadCurve& curve) {
   curve.sample_gbps = per_byte_to_gbps(us_a_byte);
 }
 
+CacheCurve fit_cache(std::span<const CacheTime> times) {
+  if (times.empty()) throw run_error("a cache can't be fitted to no times");
+  double least = times.front().us;
+  for (const CacheTime& time : times) least = std::min(least, time.us);
+  const double most = times.back().us;
+  CacheCurve curve;
+  double share = 0;
+  for (const CacheTime& time : times) {
+    const double found = most > least ? (time.us - least) / (most - least) : 0;
+    share = std::max(share, std::clamp(found, 0.0, 1.0));
+    curve.mib.push_back(time.mib);
+    curve.missed.push_back(share < kNoise ? 0 : share > 1 - kNoise ? 1 : share);
+  }
+  return curve;
+}
+
+double cached_mib(const CacheCurve& curve) {
+  double mib = curve.mib.front();
+  for (size_t i = 0; i < curve.mib.size() && curve.missed[i] == 0; ++i) mib = curve.mib[i];
+  return mib;
+}
+
 GpuRates rates_of(const ProductCurve& curve, double memory_gib) {
   GpuRates rates;
   rates.memory_gib = memory_gib;
@@ -156,6 +179,8 @@ void round_numbers(MachineProfile& profile) {
   profile.curve_rates = profile.rates;
   for (ProductCurve& curve : profile.products)
     for (double& us : curve.microseconds) round(us);
+  for (CacheCurve& curve : profile.caches)
+    for (double& share : curve.missed) round(share);
   for (DecodeAttentionCurve& c : profile.decode_attention) round_all(c.gbps, c.tflops, c.tile_us);
   for (PrefillAttentionCurve& c : profile.prefill_attention) round_all(c.tflops, c.half_tokens);
   for (AllReduceCurve& reduce : profile.all_reduce)

@@ -55,6 +55,16 @@ struct SampleTime {
 // sample_us and sample_gbps of the curve.
 void fit_sampling(std::span<const SampleTime> times, OverheadCurve& curve);
 
+// Of one small product whose weights are those of a model of so many MiB, read round and round.
+struct CacheTime {
+  double mib = 1;
+  double us = 0;
+};
+// Sizes ascend; the largest is taken to come from memory as a whole, the quickest from a cache.
+CacheCurve fit_cache(std::span<const CacheTime> times);
+// The largest size of which all stays in the cache, at least the smallest measured.
+double cached_mib(const CacheCurve& curve);
+
 // Rates of a machine whose products are all that is known: the best that they show.
 GpuRates rates_of(const ProductCurve& curve, double memory_gib);
 

@@ -43,7 +43,7 @@ class Run {
   Run(const SearchRequest& request, const StageCosts& costs, const ServingModel& serving, Goal goal)
       : request_(request),
         costs_(costs),
-        space_(make_space(request)),
+        space_(make_space(request, costs)),
         tables_(space_, costs),
         scorer_(space_, request.workload, serving, goal),
         sweep_(space_, tables_, scorer_) {}
@@ -170,7 +170,7 @@ SearchResult search(const SearchRequest& request, const StageCosts& costs,
 
 Candidate evaluate(const SearchRequest& request, const StageCosts& costs,
                    const ServingModel& serving, const Layout& layout) {
-  const Space space = make_space(request);
+  const Space space = make_space(request, costs);
   const Scorer scorer(space, request.workload, serving, goal_of(request.workload.objective));
   check_layout(space, request, layout);
   const Candidate made = make_candidate(space, costs, scorer, layout);

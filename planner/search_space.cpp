@@ -26,10 +26,8 @@ void check(const SearchRequest& request) {
   append(found, problems(request.cluster));
   append(found, problems(request.workload));
   if (request.model.n_layers > kMostSearchLayers)
-    found.push_back(
-        fmt::format("n_layers {}: the search plans models of at most {}; give a layout "
-                    "by hand",
-                    request.model.n_layers, kMostSearchLayers));
+    found.push_back(fmt::format("n_layers {}: models of at most {} layers are planned on a cluster",
+                                request.model.n_layers, kMostSearchLayers));
   if (request.max_stages < 1 || request.max_stages > kMostSearchStages)
     found.push_back(
         fmt::format("max_stages {} is not from 1 to {}", request.max_stages, kMostSearchStages));
@@ -102,7 +100,17 @@ size_t Space::most_batch(size_t n_replicas) const {
   return std::bit_ceil(static_cast<size_t>(share));
 }
 
-Space make_space(const SearchRequest& request) {
+// Several batches are in flight where there are several sequences, or chunks of one.
+size_t Space::stages_at_work(const Schedule& schedule, size_t n_replicas, size_t n_prefill,
+                             size_t n_stages) const {
+  if (!shares_hosts) return 1;
+  const size_t of_prompt = (prompt_tokens + schedule.prefill_chunk - 1) / schedule.prefill_chunk;
+  const size_t batches = std::min(schedule.batches_in_flight, std::max(schedule.batch, of_prompt));
+  const size_t of_replica = std::min(batches, n_stages) + n_prefill;
+  return std::min(most_node_gpus, n_replicas * of_replica);
+}
+
+Space make_space(const SearchRequest& request, const StageCosts& costs) {
   check(request);
   const Workload& workload = request.workload;
   Space space;
@@ -110,6 +118,11 @@ Space make_space(const SearchRequest& request) {
   space.most_stages = std::min(request.max_stages, 2 * space.n_layers);
   space.nodes = request.cluster.nodes;
   space.n_nodes = n_nodes(request.cluster);
+  space.separate_groups = request.separate_groups;
+  space.shares_hosts = costs.shares_hosts();
+  for (const NodeClass& node : space.nodes)
+    space.most_node_gpus = std::max(space.most_node_gpus, node.gpus);
+  space.prompt_tokens = workload.prompt_tokens;
   space.most_gpus = std::min(n_gpus(request.cluster), workload.max_gpus.value_or(kMostClusterGpus));
   space.concurrency = static_cast<double>(workload.concurrency.value_or(0));
   space.most_replicas = std::min(space.most_gpus, workload.concurrency.value_or(kMostConcurrency));

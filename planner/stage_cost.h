@@ -17,6 +17,9 @@ struct StageShape {
   size_t ep = 1;          // ranks of the tp group that share the experts out, a divisor of tp
   size_t node_class = 0;  // index in ClusterSpec::nodes
   size_t n_nodes = 1;     // nodes that the tp group spans; 1 = inside one
+  // Ranks of a node that compute at the same time, this stage's among them; 0 = its alone. Counts
+  // where ranks share a host's cores and memory.
+  size_t at_once = 0;
 
   bool operator==(const StageShape&) const = default;
 };
@@ -58,12 +61,16 @@ struct BytesPart {
 // - Of the schedule, prefill_ms depends on prefill_chunk alone, decode_ms on ceil(batch / M) alone.
 // - Bytes do not fall when batch, ceil(batch / M), M or prefill_chunk rises.
 // - An edge inside a node costs no more than the same edge between nodes.
+// - A hand-over does not get shorter with more layers.
+// - Times do not fall when more ranks compute at once, and bytes do not depend on it.
 class StageCosts {
  public:
   virtual ~StageCosts() = default;
 
   // True where the times of a stage are a constant and so much a layer: two layers then tell all.
   virtual bool affine_in_layers() const { return false; }
+  // Whether times depend on StageShape::at_once.
+  virtual bool shares_hosts() const { return false; }
 
   // Compute and the collectives inside the stage.
   virtual StageTimes stage(const StageShape& shape, const Schedule& schedule) const = 0;
@@ -75,9 +82,12 @@ class StageCosts {
     return stage(shape, schedule).decode_ms;
   }
   virtual StageTimes edge(const EdgeShape& edge, const Schedule& schedule) const = 0;
-  // Added to the last prefill stage where prefill and decode have groups of their own: the KV of
-  // one chunk goes to the decode group, whose first stage is the receiver.
-  virtual double handover_ms(const EdgeShape&, const Schedule&) const { return 0; }
+  // Added to the last prefill stage where prefill and decode have groups of their own: one chunk's
+  // KV of that stage's layers goes to the decode group, whose first stage stands for all receivers.
+  // The stages before have sent theirs while the later ones computed.
+  virtual double handover_ms(const EdgeShape&, size_t /*n_layers*/, const Schedule&) const {
+    return 0;
+  }
 
   // Bytes of one rank without KV: weights, activations, buffers, graphs, reserve.
   virtual size_t fixed_bytes(const StageShape& shape, const Schedule& schedule) const = 0;

@@ -8,32 +8,45 @@
 namespace weft::planner {
 namespace {
 
-double least(const TimeTable& table, const std::vector<double>& times, const Kind& from) {
-  const auto begin = times.begin() + static_cast<ptrdiff_t>(from.port * table.n_ports * 2);
-  return *std::min_element(begin, begin + static_cast<ptrdiff_t>(table.n_ports * 2));
+// Over the edges that leave a kind of stage.
+template <class Time>
+double least(const TimeTable& table, const Kind& from, Time&& time) {
+  double found = kNever;
+  const size_t first = from.port * table.n_ports * 2;
+  for (size_t edge = first; edge < first + table.n_ports * 2; ++edge)
+    found = std::min(found, time(edge));
+  return found;
 }
 
 }  // namespace
 
-double TimeTable::least_edge(const Kind& from) const { return least(*this, edge_ms, from); }
-double TimeTable::least_handover(const Kind& from) const { return least(*this, handover_ms, from); }
-
-const TimeTable& StageTables::prefill(size_t chunk) {
-  const auto found = prefill_.find(chunk);
-  if (found != prefill_.end()) return found->second;
-  return prefill_.emplace(chunk, make_table({1, 1, chunk}, Phase::prefill)).first->second;
+double TimeTable::least_edge(const Kind& from) const {
+  return least(*this, from, [&](size_t edge) { return edge_ms[edge]; });
 }
 
-const TimeTable& StageTables::decode(size_t batch) {
-  const auto found = decode_.find(batch);
-  if (found != decode_.end()) return found->second;
-  return decode_.emplace(batch, make_table({batch, 1, space_.chunks.back()}, Phase::decode))
+double TimeTable::least_handover(const Kind& from, size_t layers) const {
+  return least(*this, from, [&](size_t edge) { return handover(edge, layers); });
+}
+
+const TimeTable& StageTables::prefill(size_t chunk, size_t at_work) {
+  const auto found = prefill_.find({chunk, at_work});
+  if (found != prefill_.end()) return found->second;
+  return prefill_
+      .emplace(Sizes(chunk, at_work), make_table({Phase::prefill, {1, 1, chunk}, at_work}))
       .first->second;
 }
 
-void StageTables::fill_stage(const Kind& kind, size_t ends, const Schedule& schedule, Phase phase,
-                             double layer_ms, double* times) const {
-  const auto ask = [&](size_t layers) { return stage_ms(kind, layers, ends, schedule, phase); };
+const TimeTable& StageTables::decode(size_t batch, size_t at_work) {
+  const auto found = decode_.find({batch, at_work});
+  if (found != decode_.end()) return found->second;
+  const Schedule schedule = {batch, 1, space_.chunks.back()};
+  return decode_.emplace(Sizes(batch, at_work), make_table({Phase::decode, schedule, at_work}))
+      .first->second;
+}
+
+void StageTables::fill_stage(const Of& of, const Kind& kind, size_t ends, double layer_ms,
+                             double* times) const {
+  const auto ask = [&](size_t layers) { return stage_ms(of, kind, layers, ends); };
   const size_t n = space_.n_layers;
   if (ends == kWhole) {
     times[n] = ask(n);
@@ -45,14 +58,13 @@ void StageTables::fill_stage(const Kind& kind, size_t ends, const Schedule& sche
   }
 }
 
-double StageTables::stage_ms(const Kind& kind, size_t layers, size_t ends, const Schedule& schedule,
-                             Phase phase) const {
-  const StageShape shape = space_.shape(kind, layers, ends & kFirst, ends & kLast);
-  return phase == Phase::prefill ? costs_.prefill_ms(shape, schedule)
-                                 : costs_.decode_ms(shape, schedule);
+double StageTables::stage_ms(const Of& of, const Kind& kind, size_t layers, size_t ends) const {
+  const StageShape shape = space_.shape(kind, layers, ends & kFirst, ends & kLast, of.at_work);
+  return of.phase == Phase::prefill ? costs_.prefill_ms(shape, of.schedule)
+                                    : costs_.decode_ms(shape, of.schedule);
 }
 
-TimeTable StageTables::make_table(const Schedule& schedule, Phase phase) const {
+TimeTable StageTables::make_table(const Of& of) const {
   TimeTable table;
   table.n_layers = space_.n_layers;
   table.n_ports = space_.n_ports;
@@ -61,21 +73,21 @@ TimeTable StageTables::make_table(const Schedule& schedule, Phase phase) const {
     const Kind& kind = space_.kinds[k];
     double layer_ms = 0;
     if (costs_.affine_in_layers())
-      layer_ms =
-          stage_ms(kind, 2, kMiddle, schedule, phase) - stage_ms(kind, 1, kMiddle, schedule, phase);
+      layer_ms = stage_ms(of, kind, 2, kMiddle) - stage_ms(of, kind, 1, kMiddle);
     for (size_t ends = 0; ends < kEnds; ++ends)
-      fill_stage(kind, ends, schedule, phase, layer_ms,
+      fill_stage(of, kind, ends, layer_ms,
                  &table.stage_ms[(k * kEnds + ends) * (table.n_layers + 1)]);
   }
-  fill_edges(schedule, phase, table);
+  fill_edges(of.schedule, of.phase, table);
   return table;
 }
 
 // Edges that can't be stay out of every minimum.
 void StageTables::fill_edges(const Schedule& schedule, Phase phase, TimeTable& table) const {
   const bool prefills = phase == Phase::prefill;
+  const bool hands_over = prefills && space_.separate_groups;
   table.edge_ms.assign(table.n_ports * table.n_ports * 2, kNever);
-  if (prefills) table.handover_ms = table.edge_ms;
+  if (hands_over) table.handover_ms.assign(table.edge_ms.size() * (table.n_layers + 1), kNever);
   if (space_.most_gpus < 2) return;
   for (const Kind& from : space_.kinds) {
     for (const Kind& to : space_.kinds) {
@@ -86,7 +98,8 @@ void StageTables::fill_edges(const Schedule& schedule, Phase phase, TimeTable& t
         const size_t i = table.edge_index(from, to, across);
         const StageTimes ms = costs_.edge(edge, schedule);
         table.edge_ms[i] = prefills ? ms.prefill_ms : ms.decode_ms;
-        if (prefills) table.handover_ms[i] = costs_.handover_ms(edge, schedule);
+        for (size_t n = 1; hands_over && n <= table.n_layers; ++n)
+          table.handover_ms[i * (table.n_layers + 1) + n] = costs_.handover_ms(edge, n, schedule);
       }
     }
   }

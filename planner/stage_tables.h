@@ -21,7 +21,7 @@ struct TimeTable {
   size_t n_ports = 0;
   std::vector<double> stage_ms;     // [kind][ends][n_layers + 1]
   std::vector<double> edge_ms;      // [from port][to port][across nodes]
-  std::vector<double> handover_ms;  // as edge_ms; prefill alone
+  std::vector<double> handover_ms;  // [from][to][across][n_layers + 1]; where groups are separate
 
   const double* stage(size_t kind, size_t ends) const {
     return &stage_ms[(kind * kEnds + ends) * (n_layers + 1)];
@@ -29,9 +29,12 @@ struct TimeTable {
   size_t edge_index(const Kind& from, const Kind& to, bool across) const {
     return (from.port * n_ports + to.port) * 2 + (across ? 1 : 0);
   }
+  double handover(size_t edge, size_t layers) const {
+    return handover_ms[edge * (n_layers + 1) + layers];
+  }
   // The least over all receivers.
   double least_edge(const Kind& from) const;
-  double least_handover(const Kind& from) const;
+  double least_handover(const Kind& from, size_t layers) const;
 };
 
 // Most layers of a stage that fit, [kind][ends]; a stage with both ends holds all or none.
@@ -41,8 +44,9 @@ class StageTables {
  public:
   StageTables(const Space& space, const StageCosts& costs) : space_(space), costs_(costs) {}
 
-  const TimeTable& prefill(size_t chunk);
-  const TimeTable& decode(size_t batch_in_flight);
+  // While so many stages compute at once.
+  const TimeTable& prefill(size_t chunk, size_t at_work);
+  const TimeTable& decode(size_t batch_in_flight, size_t at_work);
   // With so many KV blocks at least. Equal ones are the same object.
   const Capacities& capacities(const Schedule& schedule, size_t kv_blocks);
   // The same with the bytes of the least schedule: never fewer layers than with another.
@@ -54,18 +58,24 @@ class StageTables {
  private:
   enum class Phase { prefill, decode };
 
-  TimeTable make_table(const Schedule& schedule, Phase phase) const;
-  double stage_ms(const Kind& kind, size_t layers, size_t ends, const Schedule& schedule,
-                  Phase phase) const;
-  void fill_stage(const Kind& kind, size_t ends, const Schedule& schedule, Phase phase,
-                  double layer_ms, double* times) const;
+  // What a table is of.
+  struct Of {
+    Phase phase;
+    Schedule schedule;
+    size_t at_work;
+  };
+  TimeTable make_table(const Of& of) const;
+  double stage_ms(const Of& of, const Kind& kind, size_t layers, size_t ends) const;
+  void fill_stage(const Of& of, const Kind& kind, size_t ends, double layer_ms,
+                  double* times) const;
   void fill_edges(const Schedule& schedule, Phase phase, TimeTable& table) const;
   size_t capacity(const Kind& kind, size_t ends, const Schedule& schedule, size_t kv_blocks) const;
 
   const Space& space_;
   const StageCosts& costs_;
-  std::map<size_t, TimeTable> prefill_;
-  std::map<size_t, TimeTable> decode_;
+  using Sizes = std::pair<size_t, size_t>;  // chunk or batch in flight, stages at work
+  std::map<Sizes, TimeTable> prefill_;
+  std::map<Sizes, TimeTable> decode_;
   std::set<Capacities> kept_capacities_;
   std::map<std::tuple<size_t, size_t, size_t, size_t>, const Capacities*> capacities_;
 };

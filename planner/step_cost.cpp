@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/shard_shapes.h"
 #include "runtime/base/error.h"
 
 namespace weft::planner {
@@ -13,6 +14,7 @@ namespace {
 // Norms, RoPE, gated activation, residual: how often a layer reads or writes [tokens, hidden].
 constexpr double kElementwisePasses = 16;
 constexpr double kActivationBytes = 2;
+constexpr std::string_view kOwnEngine = "weft";
 
 size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
@@ -27,12 +29,28 @@ struct RankSizes {
     const ModelSpec& model = *setting.model;
     heads = divide_up(model.n_heads, shape.tp);
     kv_heads = divide_up(model.n_kv_heads, shape.tp);
-    ffn = divide_up(model.ffn, shape.tp);
-    vocab = divide_up(model.vocab, shape.tp);
-    at_once = shape.tp / std::max<size_t>(1, shape.n_nodes);
+    const bool pads = setting.engine->name == kOwnEngine;
+    ffn = divide_up(pads ? padded_ffn(model, shape.tp) : model.ffn, shape.tp);
+    vocab = divide_up(pads ? padded_vocab(model, shape.tp) : model.vocab, shape.tp);
+    at_once = std::max(shape.at_once, shape.tp / std::max<size_t>(1, shape.n_nodes));
     expert_ranks = std::max<size_t>(1, shape.ep);
     expert_ffn = divide_up(model.ffn * expert_ranks, shape.tp * setting.attention_dp);
     expert_ffn = std::min(expert_ffn, model.ffn);
+  }
+
+  // Weights of the stage and keys and values of so many tokens: what a rank reads in a step.
+  double step_bytes(const StepSetting& setting, const StageShape& shape, double kv_tokens) const {
+    const ModelSpec& model = *setting.model;
+    const auto width = [&](size_t n) { return static_cast<double>(n * model.head_dim); };
+    const double hidden = static_cast<double>(model.hidden);
+    const double weights =
+        hidden * (width(2 * heads + 2 * kv_heads) + 3 * static_cast<double>(ffn));
+    const double kv = kv_tokens * width(kv_heads) *
+                      (kv_bytes_each(setting.kv_key) + kv_bytes_each(setting.kv_value));
+    const double head = shape.has_head ? hidden * static_cast<double>(vocab) * 2 : 0;
+    return static_cast<double>(shape.n_layers) *
+               (weights * weight_bytes_each(setting.weights) + kv) +
+           head;
   }
 
   HeadCounts head_counts(const StepSetting& setting) const {
@@ -41,10 +59,10 @@ struct RankSizes {
 };
 
 // Products of one layer but the experts'.
-Estimate layer_products(const StepSetting& s, const RankSizes& rank, size_t tokens) {
+Estimate layer_products(const StepSetting& s, const RankSizes& rank, size_t tokens, double missed) {
   const ModelSpec& model = *s.model;
   const auto product = [&](NumberFormat format, size_t outputs, size_t inputs) {
-    return product_us(*s.machine, format, tokens, outputs, inputs, rank.at_once);
+    return product_us(*s.machine, format, tokens, outputs, inputs, rank.at_once, missed);
   };
   const size_t qkv = (rank.heads + 2 * rank.kv_heads) * model.head_dim;
   Estimate sum = product(s.weights, qkv, model.hidden);
@@ -55,9 +73,9 @@ Estimate layer_products(const StepSetting& s, const RankSizes& rank, size_t toke
   return sum + product(s.weights, model.hidden, rank.ffn);
 }
 
-Estimate head_product(const StepSetting& s, const RankSizes& rank, size_t rows) {
-  return product_us(*s.machine, NumberFormat::bf16, rows, rank.vocab, s.model->hidden,
-                    rank.at_once);
+Estimate head_product(const StepSetting& s, const RankSizes& rank, size_t rows, double missed) {
+  return product_us(*s.machine, NumberFormat::bf16, rows, rank.vocab, s.model->hidden, rank.at_once,
+                    missed);
 }
 
 // Experts of one layer on one rank: reading those that have tokens, or arithmetic over the tokens.
@@ -96,7 +114,7 @@ double layers_of(const StageShape& shape) { return static_cast<double>(shape.n_l
 
 // What weft was timed to take on this very machine; null where it was not, and for other engines.
 const OverheadCurve* timed_overheads(const StepSetting& s, const RankSizes& rank) {
-  return s.engine->name == "weft" ? for_ranks(s.machine->overheads, rank.at_once) : nullptr;
+  return s.engine->name == kOwnEngine ? for_ranks(s.machine->overheads, rank.at_once) : nullptr;
 }
 
 // The engine's constants, or those that were timed: curves are then of weft's own kernels, and
@@ -170,7 +188,9 @@ StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batc
     parts.extrapolated = parts.extrapolated || estimate.extrapolated;
     return estimate.us * 1e-3;
   };
-  parts.products_ms = layers * ms(layer_products(s, rank, own)) * engine.products;
+  const double missed = missed_share(
+      *s.machine, rank.step_bytes(s, shape, static_cast<double>(own) * context), rank.at_once);
+  parts.products_ms = layers * ms(layer_products(s, rank, own, missed)) * engine.products;
   parts.experts_ms = layers * layer_experts_us(s, rank, sequences) * 1e-3;
   parts.attention_ms = layers *
                        ms(decode_attention_us(*s.machine, s.kv_key, s.kv_value, own, context,
@@ -179,7 +199,7 @@ StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batc
   parts.collectives_ms = layers * ms(layer_collectives(s, shape, sequences));
   if (shape.tp * s.attention_dp > 1) parts.collectives_ms += layers * 2e-3 * engine.all_reduce_us;
   parts.other_ms = layers * engine.layer_us * 1e-3;
-  if (shape.has_head) parts.head_ms = ms(head_product(s, rank, own));
+  if (shape.has_head) parts.head_ms = ms(head_product(s, rank, own, missed));
   parts.host_ms = engine.step_us * 1e-3;
   if (shape.has_head) parts.host_ms += static_cast<double>(own) * engine.sequence_us * 1e-3;
   if (timed == nullptr) return parts;
@@ -201,7 +221,10 @@ StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tok
     parts.extrapolated = parts.extrapolated || estimate.extrapolated;
     return estimate.us * 1e-3;
   };
-  parts.products_ms = layers * ms(layer_products(s, rank, tokens)) * engine.prefill_products;
+  const double missed =
+      missed_share(*s.machine, rank.step_bytes(s, shape, prior + count), rank.at_once);
+  parts.products_ms =
+      layers * ms(layer_products(s, rank, tokens, missed)) * engine.prefill_products;
   // Groups of data-parallel attention prefill a prompt each, and meet at the experts.
   const double all_groups = count * static_cast<double>(s.attention_dp);
   parts.experts_ms = layers * layer_experts_us(s, rank, all_groups) * 1e-3;
@@ -209,7 +232,7 @@ StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tok
                                                         rank.head_counts(s), rank.at_once));
   parts.collectives_ms = layers * ms(layer_collectives(s, shape, all_groups));
   parts.other_ms = layers * passes_us(s, shape, timed, count) * 1e-3;
-  if (shape.has_head) parts.head_ms = ms(head_product(s, rank, 1));
+  if (shape.has_head) parts.head_ms = ms(head_product(s, rank, 1, missed));
   // The host enqueues a prefill kernel by kernel; a GPU that is quicker waits for it.
   const double gpu_ms = parts.total_ms() - parts.head_ms;
   parts.host_ms = std::max(0.0, layers * engine.prefill_layer_us * 1e-3 - gpu_ms);

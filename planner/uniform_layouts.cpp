@@ -107,8 +107,10 @@ void Sweep::run_batch(const Family& family, Layout& layout, SweptLayout& best) {
 }
 
 PipelineTimes Sweep::times_of(const Family& family, const Layout& layout) {
-  const TimeTable& prefill = tables_.prefill(layout.schedule.prefill_chunk);
-  const TimeTable& decode = tables_.decode(batch_in_flight(layout.schedule));
+  const size_t at_work =
+      space_.stages_at_work(layout.schedule, layout.n_replicas, 0, layout.stages.size());
+  const TimeTable& prefill = tables_.prefill(layout.schedule.prefill_chunk, at_work);
+  const TimeTable& decode = tables_.decode(batch_in_flight(layout.schedule), at_work);
   const Kind& kind = space_.kinds[family.kind];
   PipelineTimes times;
   times.n_stages = layout.stages.size();

@@ -16,11 +16,12 @@ class CpuBackend final : public StageBackend {
       : hidden_(shape.spec.hidden),
         cache_(shape.formats, shape.limits.kv_blocks, shape.layers.size(),
                shape.shard.kv_heads.size(), shape.spec.head_dim),
-        decoder_(shape, weights, cache_, links.group, stream),
+        decoder_(shape, weights, cache_, links.group, stream, links.clock),
         edge_memory_(place.last_stage() ? 0 : StageEdges::memory_bytes(shape)),
         edges_(place.mesh, place.world_rank, links.edges, links.group, stream, edge_memory_.data(),
                shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations) {
-    if (place.last_stage()) sampler_.emplace(shape, weights, links.group, stream, result_shape);
+    if (place.last_stage())
+      sampler_.emplace(shape, weights, links.group, stream, result_shape, links.clock);
   }
 
   void embed(std::span<const int32_t> ids) override { decoder_.embed(ids); }

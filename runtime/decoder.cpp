@@ -83,16 +83,18 @@ Activations::Activations(const DecoderShape& shape, size_t n_threads) {
 }
 
 Decoder::Decoder(const DecoderShape& shape, const StageWeights& weights, KvCache& cache,
-                 parallel::Communicator& group, kernels::Stream& stream)
+                 parallel::Communicator& group, kernels::Stream& stream, StepClock* clock)
     : shape_(shape),
       weights_(weights),
       cache_(cache),
       group_(group),
       stream_(stream),
+      clock_(clock),
       act_(shape, stream.pool().n_threads()),
       rope_table_(rope_table(shape.spec.rope, shape.spec.head_dim, shape.limits.context)) {}
 
 void Decoder::embed(std::span<const int32_t> ids) {
+  mark(clock_, StepPart::embedding);
   kernels::Embedding args;
   args.table = weights_.embedding;
   args.ids = ids.data();
@@ -102,8 +104,9 @@ void Decoder::embed(std::span<const int32_t> ids) {
   args.shard_begin = shape_.shard.vocab.begin;
   args.shard_rows = shape_.shard.vocab.size();
   kernels::embedding(args, stream_);
-  if (group_.size() > 1)
-    group_.all_reduce(act_.residual.data, ids.size() * args.hidden, act_.residual.dtype, stream_);
+  if (group_.size() == 1) return;
+  mark(clock_, StepPart::all_reduce);
+  group_.all_reduce(act_.residual.data, ids.size() * args.hidden, act_.residual.dtype, stream_);
 }
 
 void Decoder::forward(const kernels::PagedRows& rows) {
@@ -114,17 +117,22 @@ void Decoder::layer(size_t i, const kernels::PagedRows& rows) {
   const LayerWeights& w = weights_.layers[i];
   const size_t head_columns = shape_.shard.heads.size() * shape_.spec.head_dim;
 
+  begin(i, StepPart::norm);
   normalise(w.input_norm, rows.tokens);
+  begin(i, StepPart::qkv);
   product(act_.normed, w.qkv, w.qkv_bias, act_.qkv, qkv_width(shape_), shape_.spec.hidden,
           rows.tokens);
   attend(i, rows);
-  add_row_parallel(act_.attended, w.o, w.o_bias, head_columns, rows.tokens);
+  add_row_parallel(i, StepPart::o, act_.attended, w.o, w.o_bias, head_columns, rows.tokens);
 
+  begin(i, StepPart::norm);
   normalise(w.post_norm, rows.tokens);
+  begin(i, StepPart::ffn);
   product(act_.normed, w.gate_up, w.gate_up_bias, act_.gate_up, 2 * shape_.shard.ffn.size(),
           shape_.spec.hidden, rows.tokens);
   kernels::swiglu<>({act_.gate_up, act_.gated, rows.tokens, shape_.shard.ffn.size()}, stream_);
-  add_row_parallel(act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(), rows.tokens);
+  add_row_parallel(i, StepPart::ffn, act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(),
+                   rows.tokens);
 }
 
 // attended = softmax(rot(q) · rot(k)ᵀ / √d) v over the cache, after k and v have joined it.
@@ -147,6 +155,7 @@ void Decoder::attend(size_t i, const kernels::PagedRows& rows) {
   append.stride = qkv_width(shape_);
   kernels::kv_append(append, stream_);
 
+  begin(i, StepPart::attention);
   const bool windowed = shape_.layers.begin + i >= shape_.spec.full_attention_layers;
   kernels::Attention args;
   args.q = act_.qkv;
@@ -217,7 +226,9 @@ void Decoder::product(In x, In w, In bias, Out y, size_t n, size_t k, size_t tok
 
 // residual += x wᵀ + bias, where x and w hold this rank's columns only: chunk sums first inside the
 // rank, then over ranks, by one tree.
-void Decoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens) {
+void Decoder::add_row_parallel(size_t i, StepPart part, In x, In w, In bias, size_t k,
+                               size_t tokens) {
+  begin(i, part);
   const size_t hidden = shape_.spec.hidden;
   kernels::Gemm args;
   args.x = x;
@@ -230,10 +241,14 @@ void Decoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens) {
   args.invariant = shape_.invariant;
   args.workspace = act_.workspace;
   kernels::gemm<>(args, stream_);
-  if (group_.size() > 1 && shape_.invariant)
-    group_.all_reduce_tree(act_.partial, tokens * hidden, stream_);
-  if (group_.size() > 1 && !shape_.invariant)
-    group_.all_reduce(act_.partial, tokens * hidden, DType::f32, stream_);
+  if (group_.size() > 1) {
+    begin(i, StepPart::all_reduce);
+    if (shape_.invariant)
+      group_.all_reduce_tree(act_.partial, tokens * hidden, stream_);
+    else
+      group_.all_reduce(act_.partial, tokens * hidden, DType::f32, stream_);
+    begin(i, part);
+  }
   kernels::residual_add({act_.partial, bias, act_.residual, tokens, hidden}, stream_);
 }
 

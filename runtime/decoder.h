@@ -10,6 +10,7 @@
 #include "planner/plan.h"
 #include "runtime/base/pages.h"
 #include "runtime/kv_cache.h"
+#include "runtime/step_clock.h"
 #include "runtime/weights.h"
 
 namespace weft::runtime {
@@ -41,9 +42,9 @@ struct Activations {
 
 class Decoder {
  public:
-  // The weights, cache and group outlive the decoder.
+  // The weights, cache, group and clock outlive the decoder.
   Decoder(const DecoderShape& shape, const StageWeights& weights, KvCache& cache,
-          parallel::Communicator& group, kernels::Stream& stream);
+          parallel::Communicator& group, kernels::Stream& stream, StepClock* clock = nullptr);
 
   // residual = embedding rows of the token ids, summed over the vocabulary's shards.
   void embed(std::span<const int32_t> ids);
@@ -61,13 +62,19 @@ class Decoder {
   void rotate(size_t first_head, size_t n_heads, const kernels::PagedRows& rows);
   void product(kernels::In x, kernels::In w, kernels::In bias, kernels::Out y, size_t n, size_t k,
                size_t tokens);
-  void add_row_parallel(kernels::In x, kernels::In w, kernels::In bias, size_t k, size_t tokens);
+  void add_row_parallel(size_t i, StepPart part, kernels::In x, kernels::In w, kernels::In bias,
+                        size_t k, size_t tokens);
+  // Part of layer i begins.
+  void begin(size_t i, StepPart part) {
+    mark(clock_, part, static_cast<int32_t>(shape_.layers.begin + i));
+  }
 
   DecoderShape shape_;
   const StageWeights& weights_;
   KvCache& cache_;
   parallel::Communicator& group_;
   kernels::Stream& stream_;
+  StepClock* clock_;
   Activations act_;
   std::vector<float> rope_table_;  // [context, head_dim / 2, 2]
 };

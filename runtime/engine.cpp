@@ -80,6 +80,7 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
   connect(plan, options);
   if (gpu_stream_) parallel::agree(session, [&] { take_gpu_memory(plan, options.results); });
   load_unless_drained([&] { load(plan, source, options.progress); });
+  if (options.clocks) clock_.emplace(stream_.gpu());
   std::unique_ptr<StageBackend> made;
   std::string choices;
   parallel::agree(session, [&] {
@@ -89,7 +90,8 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
   });
   choices = parallel::broadcast_text(session, std::move(choices));
   parallel::agree(session, [&] { made->prepare(choices); });
-  worker_.emplace(place_, spec, plan.limits, std::move(made), *results_, options.results);
+  worker_.emplace(place_, spec, plan.limits, std::move(made), *results_, options.results,
+                  clock_ ? &*clock_ : nullptr);
 }
 
 // Of this rank's memory, be it the host's or a GPU's. Agreed: where one group of the job can't have
@@ -175,7 +177,7 @@ void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadPro
 }
 
 std::unique_ptr<StageBackend> Engine::backend(ResultShape result_shape, bool graphs) {
-  const BackendLinks links{*group_, *edges_};
+  const BackendLinks links{*group_, *edges_, clock_ ? &*clock_ : nullptr};
   if (gpu_stream_)
     return make_gpu_backend(place_, shape_, weights_, links, stream_, result_shape, arena_, graphs);
   return make_cpu_backend(place_, shape_, weights_, links, stream_, result_shape);
@@ -206,9 +208,22 @@ void Engine::take_in(Scheduler& scheduler, const OnToken& on_token, const Drain&
   });
 }
 
+// What fails here leaves peers' kernels waiting for this rank's and its own for theirs: freeing the
+// GPU's memory would wait for them in turn.
+template <class Work>
+decltype(auto) Engine::or_abort(Work work) {
+  try {
+    return work();
+  } catch (...) {
+    group_->abort();
+    edges_->abort();
+    throw;
+  }
+}
+
 void Engine::execute(const Batch& batch) {
   const parallel::WatchedStep step(watch_);
-  worker_->execute(batch);
+  or_abort([&] { worker_->execute(batch); });
 }
 
 // Part of a step: of those that the other stages run for it.
@@ -218,6 +233,7 @@ const TokenResults& Engine::wait_results() {
 }
 
 void Engine::announce(const Batch& batch) {
+  if (!batch.last) last_batch_ = batch.id;
   parallel::ControlSender& sender = batches_->sender();
   sender.send(batch.encode(sender.buffer()));
 }
@@ -237,10 +253,14 @@ void Engine::stop_followers() {
   announce(batch_);
 }
 
-const TokenResults& Engine::step(const Batch& batch) {
+void Engine::begin_step(const Batch& batch) {
   announce(batch);
   execute(batch);
-  return wait_results();
+}
+
+const TokenResults& Engine::step(const Batch& batch) {
+  begin_step(batch);
+  return end_step();
 }
 
 // The cache's part of the arena follows the weights'.
@@ -252,7 +272,7 @@ void Engine::fill_cache() {
 }
 
 void Engine::close() {
-  worker_->finish();
+  or_abort([&] { worker_->finish(); });
   results_->close();
   batches_->close();
   edges_->close();

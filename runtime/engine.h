@@ -33,7 +33,8 @@ struct EngineOptions {
       std::nullopt;         // CUDA's number of the one that this rank takes; none: the CPU
   bool shares_gpu = false;  // with other ranks
   parallel::GpuTransport transport = parallel::GpuTransport::automatic;
-  bool graphs = true;  // on a GPU: decode steps are captured
+  bool graphs = true;   // on a GPU: decode steps are captured
+  bool clocks = false;  // each part of a step is timed; then without graphs
 };
 
 class Engine {
@@ -57,8 +58,13 @@ class Engine {
   // Rank 0: tells the others to leave follow().
   void stop_followers();
   // Rank 0, instead of drive(), for measurements: one batch on all ranks, until its tokens are
-  // here.
+  // here. Batches are numbered on from last_batch().
   const TokenResults& step(const Batch& batch);
+  // The same in two halves, so that several batches are in flight: as many as the plan's limit, and
+  // one where the plan has one stage. Results come in the batches' order.
+  void begin_step(const Batch& batch);
+  const TokenResults& end_step() { return wait_results(); }
+  uint64_t last_batch() const { return last_batch_; }
   // On a GPU: fills the cache with values like keys and values, so that attention over positions
   // that were never computed takes the time and the numbers that it would. Nothing on the CPU.
   void fill_cache();
@@ -71,6 +77,8 @@ class Engine {
   // The signal that cut drive() short, or 0.
   int drained_by() const { return watch_.drain_signal(); }
   const StageTimes& times() const { return worker_->times(); }
+  // Of this rank's batches, with `clocks`.
+  const std::vector<PartSpan>& spans() const { return clock_->spans(); }
   // What this rank holds of its GPU; nothing on the CPU.
   const planner::MemoryParts& gpu_memory() const { return gpu_parts_; }
 
@@ -87,6 +95,8 @@ class Engine {
                const TokenResults& results);
   void announce(const Batch& batch);
   void execute(const Batch& batch);
+  template <class Work>
+  decltype(auto) or_abort(Work work);
   const TokenResults& wait_results();
 
   const parallel::MpiSession& session_;
@@ -104,10 +114,12 @@ class Engine {
   planner::MemoryParts gpu_parts_;
   StageWeights weights_;
   LoadReport load_report_;
+  std::optional<StepClock> clock_;
   std::optional<RankWorker> worker_;
   parallel::StepWatch watch_;
   double drain_s_;
   Batch batch_;
+  uint64_t last_batch_ = 0;  // id
 };
 
 }  // namespace weft::runtime

@@ -12,6 +12,7 @@
 #include "runtime/gpu_graphs.h"
 #include "runtime/gpu_sampler.h"
 #include "runtime/gpu_step_inputs.h"
+#include "runtime/gpu_wait.h"
 #include "runtime/gpu_weights.h"
 #include "runtime/stage_edges.h"
 
@@ -27,6 +28,15 @@ std::byte* cleared_cache(const DecoderShape& shape, GpuArena& arena, kernels::St
   std::byte* memory = arena.take(cache_bytes(shape));
   kernels::clear_bytes(memory, cache_bytes(shape), stream.gpu());
   return memory;
+}
+
+bool has_failed(parallel::Communicator& group) {
+  try {
+    group.poll();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
 }
 
 class GpuBackend final : public StageBackend {
@@ -51,7 +61,8 @@ class GpuBackend final : public StageBackend {
   }
   void finish() override {
     edges_.finish();
-    kernels::synchronise(stream_.gpu());
+    wait_.until_idle(stream_.gpu());
+    graphs_ = {};  // before the communicators that they have recorded
   }
 
  private:
@@ -65,6 +76,8 @@ class GpuBackend final : public StageBackend {
   bool wants_graphs_;
   parallel::Communicator& group_;
   kernels::Stream& stream_;
+  StepClock* clock_;
+  GpuWait wait_;
   KvCache cache_;
   GpuProducts products_;
   GpuDecoder decoder_;
@@ -81,19 +94,22 @@ GpuBackend::GpuBackend(const RankPlace& place, const DecoderShape& shape,
                        bool graphs)
     : shape_(shape),
       first_stage_(place.first_stage()),
-      wants_graphs_(graphs),
+      wants_graphs_(graphs && links.clock == nullptr),
       group_(links.group),
       stream_(stream),
+      clock_(links.clock),
+      wait_({&links.group, &links.edges}),
       cache_(shape.formats, shape.layers.size(), shape.shard.kv_heads.size(), shape.spec.head_dim,
              cleared_cache(shape, arena, stream)),
       products_(shape, GpuDecoder::max_rows(shape.limits), 2 * shape.limits.max_sequences, arena),
-      decoder_(shape, weights, cache_, links.group, products_, arena, stream),
+      decoder_(shape, weights, cache_, links.group, products_, arena, stream, links.clock),
       inputs_(shape.limits, arena),
       edges_(place.mesh, place.world_rank, links.edges, links.group, stream,
              arena.take(place.last_stage() ? 0 : StageEdges::memory_bytes(shape)),
              shape.limits.max_batch_tokens * shape.spec.hidden, shape.formats.activations) {
   if (place.last_stage())
-    sampler_.emplace(shape, weights, links.group, products_, result_shape, arena, stream);
+    sampler_.emplace(shape, weights, links.group, products_, result_shape, wait_, arena, stream,
+                     links.clock);
 }
 
 std::string GpuBackend::measure() {
@@ -121,14 +137,16 @@ void GpuBackend::capture() {
   size_t uploaded = 0;  // rows of the padding that is on the GPU
   const auto step = [&](const GraphBucket& bucket) {
     const StepRoom room{bucket.rows, bucket.rows};
-    if (uploaded != bucket.rows) inputs_.upload(no_batch, no_slots, {}, room, stream_.gpu());
+    if (uploaded != bucket.rows) inputs_.upload(no_batch, no_slots, {}, room, wait_, stream_.gpu());
     uploaded = bucket.rows;
     run(graph_pass(bucket), room);
   };
   try {
-    graphs_ = GpuGraphs(graph_buckets(shape_.limits), stream_.gpu(), step);
+    graphs_ = GpuGraphs(graph_buckets(shape_.limits), stream_.gpu(), step,
+                        [&] { wait_.until_idle(stream_.gpu()); });
   } catch (const Error& error) {
     graphs_ = {};
+    if (has_failed(group_)) throw;
     spdlog::warn("decode steps run without graphs: {}", error.what());
   }
 }
@@ -152,6 +170,7 @@ void GpuBackend::run(const GpuPass& pass, StepRoom room) {
 }
 
 void GpuBackend::forward(const Batch& batch, const Slots& slots) {
+  mark(clock_, StepPart::host);
   const size_t tokens = slots.rows().tokens;
   size_t longest = 0;
   for (const BatchEntry& entry : batch.entries)
@@ -160,7 +179,7 @@ void GpuBackend::forward(const Batch& batch, const Slots& slots) {
   const GpuGraphs::Captured* captured = decodes ? graphs_.find(tokens, longest) : nullptr;
   StepRoom room{tokens, batch.n_samples()};
   if (captured != nullptr) room = {captured->bucket.rows, captured->bucket.rows};
-  inputs_.upload(batch, slots, ids_, room, stream_.gpu());
+  inputs_.upload(batch, slots, ids_, room, wait_, stream_.gpu());
   if (captured != nullptr)
     captured->graph.launch(stream_.gpu());
   else
@@ -179,8 +198,9 @@ planner::MemoryParts gpu_memory_parts(const RankPlace& place, const DecoderShape
                        activations);
   const GpuDecoder decoder(shape, weights, cache, group, products, activations, stream);
   const GpuStepInputs inputs(shape.limits, buffers);
+  GpuWait wait({&group});
   if (place.last_stage())
-    const GpuSampler sampler(shape, weights, group, products, result_shape, buffers, stream);
+    const GpuSampler sampler(shape, weights, group, products, result_shape, wait, buffers, stream);
   else
     buffers.take(StageEdges::memory_bytes(shape));
   GpuArena weights_part, cache_part;

@@ -15,8 +15,8 @@ planner::MemoryParts gpu_memory_parts(const RankPlace& place, const DecoderShape
                                       ResultShape result_shape, kernels::Stream& stream);
 
 // Takes all but the weights' part from `arena`. The links are of GPU memory. With `graphs` decode
-// steps are captured in prepare(), where the group allows it; where CUDA refuses, a warning says
-// why and every step is enqueued anew.
+// steps are captured in prepare(), where the group allows it and no clock looks on; where CUDA
+// refuses, a warning says why and every step is enqueued anew.
 std::unique_ptr<StageBackend> make_gpu_backend(const RankPlace& place, const DecoderShape& shape,
                                                const StageWeights& weights,
                                                const BackendLinks& links, kernels::Stream& stream,

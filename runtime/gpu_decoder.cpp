@@ -70,16 +70,18 @@ size_t GpuDecoder::max_rows(const planner::Limits& limits) {
 
 GpuDecoder::GpuDecoder(const DecoderShape& shape, const StageWeights& weights, const KvCache& cache,
                        parallel::Communicator& group, GpuProducts& products, GpuArena& arena,
-                       kernels::Stream& stream)
+                       kernels::Stream& stream, StepClock* clock)
     : shape_(shape),
       weights_(weights),
       cache_(cache),
       group_(group),
       products_(products),
       stream_(stream),
+      clock_(clock),
       act_(take_activations(shape, arena, stream)) {}
 
 void GpuDecoder::embed(const GpuPass& pass) {
+  mark(clock_, StepPart::embedding);
   kernels::GpuEmbedding args;
   args.table = weights_.embedding;
   args.ids = pass.ids;
@@ -89,8 +91,9 @@ void GpuDecoder::embed(const GpuPass& pass) {
   args.shard_begin = shape_.shard.vocab.begin;
   args.shard_rows = shape_.shard.vocab.size();
   kernels::gpu_embedding(args, stream_.gpu());
-  if (group_.size() > 1)
-    group_.all_reduce(act_.residual.data, args.tokens * args.hidden, act_.residual.dtype, stream_);
+  if (group_.size() == 1) return;
+  mark(clock_, StepPart::all_reduce);
+  group_.all_reduce(act_.residual.data, args.tokens * args.hidden, act_.residual.dtype, stream_);
 }
 
 void GpuDecoder::forward(const GpuPass& pass) {
@@ -175,13 +178,16 @@ void GpuDecoder::layer(size_t i, const GpuPass& pass) {
   const LayerWeights& w = weights_.layers[i];
   const size_t tokens = pass.rows.tokens;
   const bool last = i + 1 == weights_.layers.size();
+  begin(i, StepPart::qkv);
   products_.run(with_deferred_norm(qkv_product(i, tokens)), stream_.gpu());
   attend(i, pass);
-  add_row_parallel(act_.attended, w.o, w.o_bias, shape_.shard.heads.size() * shape_.spec.head_dim,
-                   tokens, w.post_norm);
+  begin(i, StepPart::o);
+  add_row_parallel(i, StepPart::o, act_.attended, w.o, w.o_bias,
+                   shape_.shard.heads.size() * shape_.spec.head_dim, tokens, w.post_norm);
+  begin(i, StepPart::ffn);
   products_.run(with_deferred_norm(gate_up_product(i, tokens)), stream_.gpu());
-  add_row_parallel(act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(), tokens,
-                   last ? In{} : weights_.layers[i + 1].input_norm);
+  add_row_parallel(i, StepPart::ffn, act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(),
+                   tokens, last ? In{} : weights_.layers[i + 1].input_norm);
 }
 
 // The same product of rows that the last one has scaled, where it has.
@@ -224,6 +230,7 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
   args.workspace = act_.attention;
   if (pass.single == nullptr && !w.q_norm && !w.k_norm && kernels::gpu_attention_rotates(args)) {
     args.rope = act_.rope_table;
+    begin(i, StepPart::attention);
     return kernels::gpu_attention(args, stream_.gpu());
   }
 
@@ -241,18 +248,21 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
   post.stride = qkv_width(shape_);
   post.dependent_launch = true;
   kernels::gpu_qkv_post(post, stream_.gpu());
+  begin(i, StepPart::attention);
   kernels::gpu_attention(args, stream_.gpu());
 }
 
 // residual += x wᵀ + bias, where x and w hold this rank's columns only: on one rank in the product
 // itself, else chunk sums inside the rank, then over ranks, by one tree.
-void GpuDecoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens, In next_norm) {
+void GpuDecoder::add_row_parallel(size_t i, StepPart part, In x, In w, In bias, size_t k,
+                                  size_t tokens, In next_norm) {
   const size_t hidden = shape_.spec.hidden;
   GpuProduct product = row_parallel_product(x, w, bias, k, tokens);
   if (next_norm.dtype == DType::bf16 && hidden % 8 == 0)
     product.defer = {next_norm, act_.scaled, act_.squares};
   norm_parts_ = products_.run(product, stream_.gpu());
   if (group_.size() == 1) return;
+  begin(i, StepPart::all_reduce);
   parallel::ResidualSum sum;
   sum.partial = act_.partial;
   sum.bias = bias;
@@ -265,6 +275,7 @@ void GpuDecoder::add_row_parallel(In x, In w, In bias, size_t k, size_t tokens, 
     group_.all_reduce_tree(act_.partial, tokens * hidden, stream_);
   else
     group_.all_reduce(act_.partial, tokens * hidden, DType::f32, stream_);
+  begin(i, part);
   kernels::GpuResidualAdd add;
   add.partial = act_.partial;
   add.bias = bias;

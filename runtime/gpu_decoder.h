@@ -47,7 +47,7 @@ class GpuDecoder {
   // and up rows in turn), cache, group and products outlive the decoder.
   GpuDecoder(const DecoderShape& shape, const StageWeights& weights, const KvCache& cache,
              parallel::Communicator& group, GpuProducts& products, GpuArena& arena,
-             kernels::Stream& stream);
+             kernels::Stream& stream, StepClock* clock = nullptr);
 
   // residual = embedding rows of pass.ids.
   void embed(const GpuPass& pass);
@@ -68,8 +68,12 @@ class GpuDecoder {
   void attend(size_t i, const GpuPass& pass);
   kernels::GpuProduct with_deferred_norm(kernels::GpuProduct product);
   // `next_norm` of the rows that this leaves, null where none follows.
-  void add_row_parallel(kernels::In x, kernels::In w, kernels::In bias, size_t k, size_t tokens,
-                        kernels::In next_norm);
+  void add_row_parallel(size_t i, StepPart part, kernels::In x, kernels::In w, kernels::In bias,
+                        size_t k, size_t tokens, kernels::In next_norm);
+  // Part of layer i begins.
+  void begin(size_t i, StepPart part) {
+    mark(clock_, part, static_cast<int32_t>(shape_.layers.begin + i));
+  }
 
   DecoderShape shape_;
   const StageWeights& weights_;
@@ -77,6 +81,7 @@ class GpuDecoder {
   parallel::Communicator& group_;
   GpuProducts& products_;
   kernels::Stream& stream_;
+  StepClock* clock_;
   GpuActivations act_;
   size_t norm_parts_ = 0;  // of the norm that the last product deferred
 };

@@ -42,11 +42,11 @@ std::vector<GraphBucket> graph_buckets(const planner::Limits& limits) {
 }
 
 GpuGraphs::GpuGraphs(const std::vector<GraphBucket>& buckets, kernels::CudaStream stream,
-                     const Step& step) {
+                     const Step& step, const std::function<void()>& settle) {
   graphs_.reserve(buckets.size());
   for (const GraphBucket& bucket : buckets) {
     step(bucket);  // loads kernels, which a recording stream may not
-    kernels::synchronise(stream);
+    settle();
     graphs_.push_back({bucket, kernels::GpuGraph(stream, [&] { step(bucket); })});
   }
 }

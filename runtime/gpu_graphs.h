@@ -27,8 +27,10 @@ class GpuGraphs {
   using Step = std::function<void(const GraphBucket& bucket)>;
 
   GpuGraphs() = default;
-  // Runs each step once, then records it. Throws Error where CUDA refuses.
-  GpuGraphs(const std::vector<GraphBucket>& buckets, kernels::CudaStream stream, const Step& step);
+  // Runs each step once, waits for it with `settle`, then records it. Throws Error where CUDA
+  // refuses.
+  GpuGraphs(const std::vector<GraphBucket>& buckets, kernels::CudaStream stream, const Step& step,
+            const std::function<void()>& settle);
 
   struct Captured {
     GraphBucket bucket;

@@ -32,12 +32,15 @@ class PinnedParts {
 
 GpuSampler::GpuSampler(const DecoderShape& shape, const StageWeights& weights,
                        parallel::Communicator& group, GpuProducts& products,
-                       ResultShape result_shape, GpuArena& arena, kernels::Stream& stream)
+                       ResultShape result_shape, GpuWait& wait, GpuArena& arena,
+                       kernels::Stream& stream, StepClock* clock)
     : shape_(shape),
       weights_(weights),
       group_(group),
       products_(products),
       stream_(stream),
+      wait_(wait),
+      clock_(clock),
       result_shape_(result_shape),
       shard_vocab_(shape.shard.vocab.size()) {
   const size_t sequences = shape.limits.max_sequences, vocab = shape.spec.vocab;
@@ -86,6 +89,7 @@ kernels::GpuProduct GpuSampler::head_product(size_t n) const {
 
 void GpuSampler::head(kernels::In residual, const int32_t* sampled, size_t n) {
   if (n == 0) return;
+  mark(clock_, StepPart::head);
   kernels::gpu_gather_rows({residual, sampled, rows_, n, shape_.spec.hidden}, stream_.gpu());
   products_.run(head_product(n), stream_.gpu());
 }
@@ -102,19 +106,18 @@ void GpuSampler::sample(const Batch& batch, Slots& slots, TokenResults& results)
   if (group_.rank() > 0) return;
   results.batch = batch.id;
   results.resize(n_rows);
-  if (n_rows == 0) {
-    kernels::synchronise(stream_.gpu());
-    return;
-  }
+  mark(clock_, StepPart::sampling);
+  if (n_rows == 0) return wait_.until_idle(stream_.gpu());
   const bool greedy = pack_rows(batch, slots, results);
   draw(n_rows, greedy);
   done_->record(stream_.gpu());
-  done_->synchronise();
+  wait_.until(*done_);
   take(n_rows, slots, results);
 }
 
 void GpuSampler::gather_shards(size_t n_rows) {
   using parallel::Transfer;
+  mark(clock_, group_.rank() > 0 ? StepPart::send : StepPart::receive);
   const size_t bytes = n_rows * shard_vocab_ * sizeof(float);
   if (group_.rank() > 0) {
     const Transfer mine{Transfer::Kind::send, 0, logits_, bytes};
@@ -193,7 +196,7 @@ void GpuSampler::keep_logits(size_t n_rows, TokenResults& results) {
   const float* logits = gathered_ != nullptr ? gathered_ : logits_;
   const size_t n_floats = static_cast<size_t>(group_.size()) * n_rows * shard_vocab_;
   kernels::copy_bytes(host_logits_.data(), logits, n_floats * sizeof(float), stream_.gpu());
-  kernels::synchronise(stream_.gpu());
+  wait_.until_idle(stream_.gpu());
   for (size_t row = 0; row < n_rows; ++row)
     for (size_t id = 0; id < shape_.spec.vocab; ++id) {
       const size_t shard = id / shard_vocab_;

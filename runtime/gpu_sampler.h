@@ -10,7 +10,9 @@
 #include "runtime/decoder.h"
 #include "runtime/gpu_arena.h"
 #include "runtime/gpu_products.h"
+#include "runtime/gpu_wait.h"
 #include "runtime/slots.h"
+#include "runtime/step_clock.h"
 #include "runtime/token_results.h"
 #include "runtime/weights.h"
 
@@ -22,8 +24,8 @@ class GpuSampler {
  public:
   // Takes its memory from `arena`; with one that only counts nothing else is done.
   GpuSampler(const DecoderShape& shape, const StageWeights& weights, parallel::Communicator& group,
-             GpuProducts& products, ResultShape result_shape, GpuArena& arena,
-             kernels::Stream& stream);
+             GpuProducts& products, ResultShape result_shape, GpuWait& wait, GpuArena& arena,
+             kernels::Stream& stream, StepClock* clock = nullptr);
 
   // Logits of n rows of the residual stream, which `sampled` [n] names on the GPU; rows of padding
   // (−1) give some logits too. Can be captured.
@@ -50,6 +52,8 @@ class GpuSampler {
   parallel::Communicator& group_;
   GpuProducts& products_;
   kernels::Stream& stream_;
+  GpuWait& wait_;
+  StepClock* clock_;
   ResultShape result_shape_;
   size_t shard_vocab_;
   kernels::Out rows_;                          // [2 max_sequences, hidden]

@@ -54,9 +54,9 @@ const int32_t* GpuStepInputs::sampled_rows(StepRoom room) const {
 }
 
 void GpuStepInputs::upload(const Batch& batch, const Slots& slots, std::span<const int32_t> ids,
-                           StepRoom room, kernels::CudaStream stream) {
+                           StepRoom room, const GpuWait& wait, kernels::CudaStream stream) {
   Turn& turn = turns_[turn_++ % turns_.size()];
-  turn.copied.synchronise();
+  wait.until(turn.copied);
   const size_t used = pack(turn.pinned.data(), batch, slots, ids, room);
   kernels::copy_bytes(device_, turn.pinned.data(), used, stream);
   turn.copied.record(stream);

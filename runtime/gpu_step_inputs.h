@@ -11,6 +11,7 @@
 #include "planner/plan.h"
 #include "runtime/batch.h"
 #include "runtime/gpu_arena.h"
+#include "runtime/gpu_wait.h"
 #include "runtime/slots.h"
 
 namespace weft::runtime {
@@ -27,9 +28,9 @@ class GpuStepInputs {
   GpuStepInputs(const planner::Limits& limits, GpuArena& arena);
 
   // Packs a batch and enqueues its copy, and what it adds to the tables. `ids`: of the rows, or
-  // empty where a stage takes none. Waits for the copy of the batch before the last.
+  // empty where a stage takes none. Waits, with `wait`, for the copy of the batch before the last.
   void upload(const Batch& batch, const Slots& slots, std::span<const int32_t> ids, StepRoom room,
-              kernels::CudaStream stream);
+              const GpuWait& wait, kernels::CudaStream stream);
 
   // Device memory of the batch that was uploaded with the same room.
   const int32_t* ids(StepRoom room) const;

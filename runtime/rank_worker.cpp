@@ -30,18 +30,21 @@ std::vector<int> result_receivers(const RankPlace& place) {
 
 RankWorker::RankWorker(const RankPlace& place, const planner::ModelSpec& spec,
                        const planner::Limits& limits, std::unique_ptr<StageBackend> backend,
-                       parallel::ControlChannel& results, ResultShape result_shape)
+                       parallel::ControlChannel& results, ResultShape result_shape,
+                       StepClock* clock)
     : place_(place),
       batches_in_flight_(limits.batches_in_flight),
       slots_(limits, place.samples() ? spec.vocab : 0),
       backend_(std::move(backend)),
       channel_(results),
-      sampled_in_(limits.max_sequences) {
+      sampled_in_(limits.max_sequences),
+      clock_(clock) {
   results_.reserve(limits.max_sequences, result_shape);
 }
 
 void RankWorker::execute(const Batch& batch) {
   const Clock::time_point start = Clock::now();
+  mark(clock_, StepPart::host);
   slots_.apply(batch);
   const size_t tokens = slots_.rows().tokens;
   double waited = 0;
@@ -50,21 +53,26 @@ void RankWorker::execute(const Batch& batch) {
     waited = milliseconds_since(start);
     backend_->embed(slots_.ids());
   } else {
+    mark(clock_, StepPart::receive);
     backend_->receive(tokens);
     waited = milliseconds_since(start);
   }
   backend_->forward(batch, slots_);
   if (place_.last_stage()) {
     backend_->sample(batch, slots_, results_);
+    mark(clock_, StepPart::host);
     if (place_.samples()) publish();
   } else {
+    mark(clock_, StepPart::send);
     backend_->send(tokens);
   }
   times_.n_batches += 1;
   times_.wait_ms += waited;
   const double busy = milliseconds_since(start) - waited;
   times_.busy_ms += busy;
-  if (!only_decodes(batch)) return;
+  const bool decodes = only_decodes(batch);
+  if (clock_ != nullptr) clock_->end(batch.id, decodes);
+  if (!decodes) return;
   times_.n_decodes += 1;
   times_.decode_ms += busy;
 }

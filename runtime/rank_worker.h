@@ -27,10 +27,10 @@ std::vector<int> result_receivers(const RankPlace& place);
 
 class RankWorker {
  public:
-  // `results` goes from the sampling rank to stage 0, and outlives the worker.
+  // `results` goes from the sampling rank to stage 0; it and the clock outlive the worker.
   RankWorker(const RankPlace& place, const planner::ModelSpec& spec, const planner::Limits& limits,
              std::unique_ptr<StageBackend> backend, parallel::ControlChannel& results,
-             ResultShape result_shape);
+             ResultShape result_shape, StepClock* clock = nullptr);
 
   // Executes one batch: its deltas, this stage's layers, what follows from them.
   void execute(const Batch& batch);
@@ -59,6 +59,7 @@ class RankWorker {
   uint64_t results_through_ = 0;       // batch id up to which tokens are known here
   std::vector<uint64_t> sampled_in_;   // [max_sequences] latest batch that samples the slot
   StageTimes times_;
+  StepClock* clock_;
 };
 
 }  // namespace weft::runtime

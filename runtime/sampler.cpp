@@ -11,12 +11,14 @@
 namespace weft::runtime {
 
 Sampler::Sampler(const DecoderShape& shape, const StageWeights& weights,
-                 parallel::Communicator& group, kernels::Stream& stream, ResultShape result_shape)
+                 parallel::Communicator& group, kernels::Stream& stream, ResultShape result_shape,
+                 StepClock* clock)
     : shape_(shape),
       weights_(weights),
       group_(group),
       stream_(stream),
       result_shape_(result_shape),
+      clock_(clock),
       shard_vocab_(shape.shard.vocab.size()) {
   const size_t rows = shape.limits.max_sequences;
   const DType dtype = shape.formats.activations;
@@ -37,6 +39,7 @@ Sampler::Sampler(const DecoderShape& shape, const StageWeights& weights,
 
 void Sampler::sample(const Batch& batch, kernels::In residual, Slots& slots,
                      TokenResults& results) {
+  mark(clock_, StepPart::head);
   const size_t n_rows = gather_rows(batch, residual);
   if (n_rows > 0) {
     head(n_rows);
@@ -45,6 +48,7 @@ void Sampler::sample(const Batch& batch, kernels::In residual, Slots& slots,
   if (group_.rank() > 0) return;
   results.batch = batch.id;
   results.resize(n_rows);
+  mark(clock_, StepPart::sampling);
   if (n_rows > 0) draw(batch, slots, results);
 }
 
@@ -87,6 +91,7 @@ void Sampler::head(size_t n_rows) {
 
 void Sampler::gather_shards(size_t n_rows) {
   using parallel::Transfer;
+  mark(clock_, group_.rank() > 0 ? StepPart::send : StepPart::receive);
   const size_t bytes = n_rows * shard_vocab_ * sizeof(float);
   if (group_.rank() > 0) {
     const Transfer mine{Transfer::Kind::send, 0, logits_.data(), bytes};

@@ -9,6 +9,7 @@
 #include "runtime/batch.h"
 #include "runtime/decoder.h"
 #include "runtime/slots.h"
+#include "runtime/step_clock.h"
 #include "runtime/token_results.h"
 
 namespace weft::runtime {
@@ -18,7 +19,7 @@ namespace weft::runtime {
 class Sampler {
  public:
   Sampler(const DecoderShape& shape, const StageWeights& weights, parallel::Communicator& group,
-          kernels::Stream& stream, ResultShape result_shape);
+          kernels::Stream& stream, ResultShape result_shape, StepClock* clock = nullptr);
 
   // Samples the last rows of the batch's sampling entries from residual [rows, hidden]. Fills
   // `results` on rank 0 of the group; the slots there learn the tokens.
@@ -36,6 +37,7 @@ class Sampler {
   parallel::Communicator& group_;
   kernels::Stream& stream_;
   ResultShape result_shape_;
+  StepClock* clock_;
   size_t shard_vocab_;
   kernels::Out rows_;    // [max_sequences, hidden]
   kernels::Out normed_;  // [max_sequences, hidden]

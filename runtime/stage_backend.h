@@ -12,6 +12,7 @@
 #include "runtime/batch.h"
 #include "runtime/decoder.h"
 #include "runtime/slots.h"
+#include "runtime/step_clock.h"
 #include "runtime/token_results.h"
 #include "runtime/weights.h"
 
@@ -28,10 +29,11 @@ struct RankPlace {
   bool samples() const { return last_stage() && tp_rank == 0; }
 };
 
-// A rank's ways to the others of its batches.
+// A rank's ways to the others of its batches, and who is told where each part of a step begins.
 struct BackendLinks {
   parallel::Communicator& group;  // this stage
   parallel::Communicator& edges;  // all ranks, for the edges between stages
+  StepClock* clock = nullptr;     // where steps are timed by part
 };
 
 class StageBackend {
@@ -52,7 +54,7 @@ class StageBackend {
   virtual void sample(const Batch& batch, Slots& slots, TokenResults& results) = 0;
   virtual void send(size_t tokens) = 0;
 
-  // Waits until all that was sent has left.
+  // Waits until all that was sent has left, and lets go of what holds the links: they may close.
   virtual void finish() = 0;
 };
 

@@ -3,8 +3,10 @@
 
 `logits`: every model family's tiny checkpoint and the demo model, in float32 and bfloat16: the
 relative error |ours - theirs| / |theirs| over all logits of a greedy continuation, whose tokens are
-weft's own, with transformers' own error in that type beside it. `text`: the demo model's greedy texts
-beside those that transformers wrote.
+weft's own. Beside it stand transformers' own error in that type and, in bfloat16, that of float64
+with nothing rounded but the inputs of products, which no bfloat16 tensor core can spare. `text`: the
+demo model's greedy texts beside those that transformers wrote. `f16`: the demo model as a checkpoint
+in float16: its texts and logits beside those of transformers in float16.
 
 needs torch, transformers and safetensors; scripts/gpu_check runs it.
 """
@@ -12,16 +14,18 @@ needs torch, transformers and safetensors; scripts/gpu_check runs it.
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 LIMITS = {"f32": 1e-5, "bf16": 1e-2}
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+F16_LIMIT = 2e-3
 N_TOKENS = 24
 NUMERICS = ("invariant", "fast")
 BOTH = ("demo", "qwen3")  # checkpoints that run in both
@@ -60,6 +64,15 @@ def all_logits(model, prompts, made):
                       for prompt, line in zip(prompts, made)]).double()
 
 
+def rounded_inputs(model):
+    """Every product of `model` from now on takes its input as a bfloat16 tensor core would."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(
+                lambda _, given: (given[0].to(torch.bfloat16).to(given[0].dtype),))
+    return model
+
+
 def relative_error(ours, theirs):
     return float((ours - theirs).norm() / theirs.norm())
 
@@ -91,20 +104,23 @@ def check_logits(args):
                     continue
                 model = load_model(folder, dtype)
                 rounded = all_logits(model, prompts, made)
-                theirs = all_logits(model.to(torch.float64), prompts, made)
+                exact = model.to(torch.float64)
+                theirs = all_logits(exact, prompts, made)
                 ours = torch.cat([logits[f"logits.{i}"] for i in range(len(prompts))]).double()
                 error, rounding = relative_error(ours, theirs), relative_error(rounded, theirs)
-                print(f"{folder.name} {dtype} {numerics}: {error:.2e}, transformers in {dtype}: "
-                      f"{rounding:.2e}", flush=True)
+                beside = f"transformers in {dtype}: {rounding:.2e}"
+                if dtype == "bf16":
+                    least = relative_error(all_logits(rounded_inputs(exact), prompts, made), theirs)
+                    beside += f", products' inputs rounded alone: {least:.2e}"
+                print(f"{folder.name} {dtype} {numerics}: {error:.2e}, {beside}", flush=True)
                 key = (dtype, numerics)
-                worst[key] = max(worst.get(key, (0, "", 0)), (error, folder.name, rounding))
+                worst[key] = max(worst.get(key, (0, "", "")), (error, folder.name, beside))
                 if not error <= limit:
                     failed = True
                     print(f"result {folder.name} {dtype} {numerics}: FAILED: {error:.2e} is above "
-                          f"{limit:.0e}; transformers in {dtype}: {rounding:.2e}", flush=True)
-    for (dtype, numerics), (error, name, rounding) in worst.items():
-        print(f"result {dtype} {numerics}: at most {error:.2e} ({name}; transformers in {dtype}: "
-              f"{rounding:.2e})")
+                          f"{limit:.0e}; {beside}", flush=True)
+    for (dtype, numerics), (error, name, beside) in worst.items():
+        print(f"result {dtype} {numerics}: at most {error:.2e} ({name}; {beside})")
     return failed
 
 
@@ -118,9 +134,47 @@ def check_text(args):
     return same != len(reference)
 
 
+def write_f16(folder, to):
+    """The checkpoint in `folder` with its weights in float16."""
+    for path in folder.iterdir():
+        if path.suffix != ".safetensors":
+            shutil.copy(path, to)
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: tensor.to(torch.float16) for name, tensor in tensors.items()},
+              to / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((to / "config.json").read_text())
+    config["torch_dtype"] = "float16"
+    (to / "config.json").write_text(json.dumps(config))
+
+
+def check_f16(args):
+    root = pathlib.Path(args.root)
+    reference = json.loads((root / "tests/data/demo_reference.json").read_text())["prompts"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_f16(root / "configs/models/demo", folder)
+        made, logits = run_weft(args.weft, folder, [{"prompt": e["prompt"]} for e in reference],
+                                "auto", 48)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float16, attn_implementation="eager").eval()
+        prompts = [tokenizer(entry["prompt"])["input_ids"] for entry in reference]
+        same = 0
+        for prompt, line in zip(prompts, made):
+            with torch.no_grad():
+                ids = model.generate(torch.tensor([prompt]), max_new_tokens=48, do_sample=False)[0]
+            same += tokenizer.decode(ids[len(prompt):], skip_special_tokens=True) == line["text"]
+        theirs = all_logits(model.to(torch.float64), prompts, made)
+    ours = torch.cat([logits[f"logits.{i}"] for i in range(len(prompts))]).double()
+    error = relative_error(ours, theirs)
+    print(f"{same} of {len(made)} greedy texts as transformers writes them in float16; logits "
+          f"{error:.2e} from float64 (at most {F16_LIMIT:.0e})")
+    return same != len(made) or not error <= F16_LIMIT
+
+
 parser = argparse.ArgumentParser()
-parser.add_argument("what", choices=["logits", "text"])
+parser.add_argument("what", choices=["logits", "text", "f16"])
 parser.add_argument("--weft", required=True)
 parser.add_argument("--root", required=True)
 arguments = parser.parse_args()
-sys.exit({"logits": check_logits, "text": check_text}[arguments.what](arguments))
+sys.exit({"logits": check_logits, "text": check_text, "f16": check_f16}[arguments.what](arguments))

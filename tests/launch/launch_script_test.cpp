@@ -58,8 +58,8 @@ TEST(LaunchScript, MpirunOfOpenMpi5) {
   request.nodes = 2;
   EXPECT_EQ(
       flat(launch_text(plan_of({2, 2}, 8), request)),
-      "mpirun -n 4 --map-by ppr:2:node --bind-to none --prtemca prte_keepalive_time 2 "
-      "--prtemca prte_keepalive_intvl 1 --prtemca prte_keepalive_probes 3 --prtemca "
+      "mpirun -n 4 --map-by ppr:2:node --bind-to none --prtemca oob_tcp_keepalive_time 2 "
+      "--prtemca oob_tcp_keepalive_intvl 1 --prtemca oob_tcp_keepalive_probes 3 --prtemca "
       "prte_if_include eth0 --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,sm,tcp "
       "-x NCCL_SOCKET_IFNAME==eth0 /opt/weft run --prompt 'it'\\''s x' --plan /p.yaml\n");
 }

@@ -161,7 +161,8 @@ TEST(SettlePlace, ByWhatEachRankSees) {
 TEST(SettlePlace, TwoRanksOnOneGpuAreRefused) {
   const Topology t = made("dgx-h100");
   const std::vector<Gpus> same = {{4}, {4}};
-  EXPECT_ERROR(settle_place(t, kGpus, same, {}, 0), "2 ranks for 1 GPUs", "--share-gpus");
+  EXPECT_ERROR(settle_place(t, kGpus, same, {}, 0), "2 ranks for 1 GPU: start no more than 1",
+               "--share-gpus");
   const std::vector<Gpus> mixed = {{4}, {4, 5}, {5}};
   EXPECT_ERROR(settle_place(t, kGpus, mixed, {}, 0), "local rank 2", "0000:c3:00.0",
                "--share-gpus");

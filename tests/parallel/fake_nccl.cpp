@@ -2,6 +2,8 @@
 // work.
 #include "tests/parallel/fake_nccl.h"
 
+#include <unistd.h>
+
 #include <cstddef>
 
 namespace {
@@ -49,7 +51,9 @@ int ncclCommInitRankConfig(ncclComm** comm, int, Id, int, Config* config) {
 }
 
 int ncclCommGetAsyncError(ncclComm*, int* status) {
-  const bool ready = !fake_nccl.never_ready && ++looks >= fake_nccl.looks_until_ready;
+  const bool ends = fake_nccl.n_finalized > 0;
+  const bool ready = !fake_nccl.never_ready && ++looks >= fake_nccl.looks_until_ready &&
+                     !(ends && fake_nccl.has_graphs);
   *status = ready ? fake_nccl.async_error : kInProgress;
   return 0;
 }
@@ -67,6 +71,7 @@ int ncclCommDestroy(ncclComm*) {
 
 int ncclCommAbort(ncclComm*) {
   ++fake_nccl.n_aborted;
+  while (fake_nccl.has_graphs) usleep(1000);
   return 0;
 }
 

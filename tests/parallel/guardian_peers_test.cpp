@@ -155,6 +155,55 @@ TEST_F(Peers, StopsAreJudgedTogether) {
   EXPECT_FALSE(one.all_stopped());
 }
 
+// A guardian that stands still now and then is not late itself, and still finds a loss.
+TEST_F(Peers, TimeThatNobodyHadCountsOnceForEachWord) {
+  Lead one = join(1), two = join(2);
+  const auto stand_still = [&] {
+    now_ += 3 * kSecond / 2;
+    followers_.rearm(now_);
+    one.rearm(now_);
+  };
+  for (int i = 0; i < 6; ++i) {
+    stand_still();
+    tick();
+    EXPECT_FALSE(one.tick(now_, {})) << i;
+    EXPECT_FALSE(two.tick(now_, {})) << i;
+    tick();
+    EXPECT_TRUE(causes_.empty()) << i;
+  }
+  for (int i = 0; i < 3; ++i) {  // rank 2 is gone
+    stand_still();
+    tick();
+    EXPECT_FALSE(one.tick(now_, {}));
+    tick();
+  }
+  ASSERT_FALSE(causes_.empty());
+  EXPECT_EQ(causes_[0].line.rfind("rank 2: no heartbeat", 0), 0u) << causes_[0].line;
+  std::optional<Cause> lost;
+  for (int i = 0; i < 3 && !lost; ++i) {  // and so is rank 0
+    stand_still();
+    lost = one.tick(now_, {});
+  }
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->kind, FaultKind::silent);
+}
+
+TEST_F(Peers, NewNamesAreSaid) {
+  Lead one = join(1);
+  one.rename("rank 1 (GPU 2)");
+  tick();
+  now_ += kLostNs + 1;
+  tick();
+  ASSERT_FALSE(causes_.empty());
+  EXPECT_EQ(causes_[0].line.rfind("rank 1 (GPU 2): no heartbeat", 0), 0u) << causes_[0].line;
+  followers_.rename("rank 0 (GPU 1)");
+  EXPECT_FALSE(one.tick(now_, {}));
+  now_ += kLostNs + 1;
+  const auto lost = one.tick(now_, {});
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->line.rfind("rank 0 (GPU 1): no heartbeat", 0), 0u) << lost->line;
+}
+
 TEST_F(Peers, DrainRequestsTravelWithTheHeartbeat) {
   Lead one = join(1), two = join(2);
   Pulse asked;

@@ -29,7 +29,8 @@ constexpr double kLimitS = 2;
 void fail(const std::string& way, Guardian& guardian) {
   if (way == "throw") throw weft::input_error("cannot read x: offset 12 beyond end 8");
   if (way == "exit") std::_Exit(0);
-  if (way == "abort") std::abort();
+  if (way == "abort" || way == "renamed") std::abort();
+  if (way == "renamed_stop") raise(SIGSTOP);
   weft::parallel::StepWatch steps = guardian.watch();
   steps.set_limit(kLimitS);
   steps.begin();
@@ -59,7 +60,8 @@ void run(int failing, const std::string& way) {
   const bool fails = session.rank() == failing;
   try {
     if (fails && way == "before") throw weft::run_error("only here, before the ranks are joined");
-    guardian.join(session, "CPU");
+    guardian.join(session, way.starts_with("renamed") ? "GPU guessed" : "CPU");
+    if (way.starts_with("renamed")) guardian.rename("GPU 0000:9d:00.0");
     weft::parallel::agree(session, [&] {
       if (fails && way == "agreed") throw weft::input_error("known to all");
     });

@@ -50,6 +50,35 @@ TEST(MpiSession, KnowsRanksAndHosts) {
             std::count(nodes.begin(), nodes.begin() + rank, session().node()));
 }
 
+// Each number of first ranks as a world of its own, one after another; the others go on meanwhile.
+TEST(MpiSession, FirstRanksAreAWorldOfTheirOwn) {
+  for (int n = 1; n <= session().size(); ++n) {
+    if (session().rank() < n) {
+      const auto part = MpiSession::of_first(session(), n, 40 + n);
+      EXPECT_EQ(part->rank(), session().rank());
+      EXPECT_EQ(part->size(), n);
+      EXPECT_EQ(part->node_of().size(), static_cast<size_t>(n));
+      int sum = 0;
+      const int one = 1;
+      MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, part->world());
+      EXPECT_EQ(sum, n);
+      try {
+        agree(*part, [&] {
+          if (part->rank() == n - 1) throw input_error("the last has enough");
+        });
+        ADD_FAILURE() << "nothing was agreed on";
+      } catch (const AgreedError& e) {
+        EXPECT_NE(std::string(e.what()).find("the last has enough"), std::string::npos);
+      }
+      part->close();
+    }
+  }
+  int sum = 0;
+  const int one = 1;
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, session().world());
+  EXPECT_EQ(sum, session().size());
+}
+
 TEST(MpiSession, ChecksStatus) {
   EXPECT_NO_THROW(check(MPI_SUCCESS, "MPI_Test"));
   try {

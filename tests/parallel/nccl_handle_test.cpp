@@ -35,7 +35,7 @@ class NcclHandleTest : public ::testing::Test {
     ASSERT_NE(library, nullptr) << dlerror();
     fake_ = static_cast<FakeNccl*>(dlsym(library, "fake_nccl"));
     ASSERT_NE(fake_, nullptr);
-    *fake_ = {};
+    fake_->reset();
   }
 
   FakeNccl* fake_ = nullptr;
@@ -123,6 +123,28 @@ TEST_F(NcclHandleTest, AbortsAfterACallThatFails) {
   });
   EXPECT_TRUE(holds(text, "ncclAllGather failed: other error")) << text;
   EXPECT_EQ(fake_->n_aborted, 1);
+}
+
+TEST_F(NcclHandleTest, ClosesOnlyOnceTheGraphsAreGone) {
+  const NcclLibrary library(WEFT_FAKE_NCCL);
+  NcclHandle handle(library, {}, 0, 2, 0.05);
+  fake_->has_graphs = true;
+  const std::string text = error_of([&] { handle.close(); });
+  EXPECT_TRUE(holds(text, "ncclCommFinalize did not complete within 0.05 s")) << text;
+  EXPECT_EQ(fake_->n_destroyed, 0);
+  fake_->has_graphs = false;
+}
+
+TEST_F(NcclHandleTest, AnAbortDoesNotWaitForGraphs) {
+  const NcclLibrary library(WEFT_FAKE_NCCL);
+  NcclHandle handle(library, {}, 1, 2, 10);
+  fake_->has_graphs = true;
+  fake_->async_error = 6;
+  const std::string text = error_of([&] { handle.poll(); });
+  EXPECT_TRUE(holds(text, "remote error: the cable is out")) << text;
+  EXPECT_EQ(fake_->n_aborted, 1);
+  EXPECT_EQ(handle.get(), nullptr);
+  fake_->has_graphs = false;  // lets its thread end
 }
 
 TEST_F(NcclHandleTest, AbortsWhatWasNotClosed) {

@@ -22,7 +22,7 @@ void prove(const DeviceMesh& mesh, size_t n_edges) {
   const MpiSession& session = testing::session();
   kernels::ThreadPool pool(1);
   kernels::Stream stream(pool);
-  PreflightMessages messages(session, mesh, stream);
+  PreflightMessages messages(session, mesh, stream, std::nullopt);
   messages.check_groups();
   messages.check_edges();
   const std::vector<EdgeRate> edges = messages.time_edges();

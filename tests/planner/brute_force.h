@@ -2,6 +2,7 @@
 // shares no code with the search but the types.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -140,15 +141,41 @@ class BruteForce {
 
   void try_schedule(const std::vector<PlacedStage>& stages, size_t gpus, const Schedule& schedule) {
     if (!fits(stages, schedule)) return;
-    PipelineTimes times;
-    times.n_stages = 0;
-    double traffic = 0;
-    for (size_t s = 0; s < stages.size(); ++s) add(stages, s, schedule, times, traffic);
     const size_t both = (r_.workload.prompt_tokens + r_.workload.output_tokens + 63) / 64;
-    times.kv_blocks = std::max(schedule.batch * both, (r_.context + 63) / 64);
     const size_t most = std::min(most_gpus_ / gpus, r_.workload.concurrency.value_or(most_gpus_));
-    for (size_t n = 1; n <= most && has_nodes(stages, n); ++n)
-      if (schedule.batch <= most_batch(n)) judge(times, schedule, n, n * gpus, traffic);
+    PipelineTimes times;
+    double traffic = 0;
+    for (size_t n = 1; n <= most && has_nodes(stages, n); ++n) {
+      if (schedule.batch > most_batch(n)) continue;
+      if (n == 1 || costs_.shares_hosts()) {
+        times = {};
+        times.n_stages = 0;
+        traffic = 0;
+        const std::vector<PlacedStage> sharing = with_ranks_at_once(stages, schedule, n);
+        for (size_t s = 0; s < stages.size(); ++s) add(sharing, s, schedule, times, traffic);
+        times.kv_blocks = std::max(schedule.batch * both, (r_.context + 63) / 64);
+      }
+      judge(times, schedule, n, n * gpus, traffic);
+    }
+  }
+
+  // Each replica has a stage at work for each batch in flight, of which one prompt's chunks make as
+  // many as there are; and its prefill stages, where it has such.
+  std::vector<PlacedStage> with_ranks_at_once(std::vector<PlacedStage> stages,
+                                              const Schedule& schedule, size_t n_replicas) const {
+    if (!costs_.shares_hosts()) return stages;
+    size_t decode = 0, prefill = 0;
+    for (const PlacedStage& stage : stages) ++(stage.role == Role::prefill ? prefill : decode);
+    const size_t chunks =
+        (r_.workload.prompt_tokens + schedule.prefill_chunk - 1) / schedule.prefill_chunk;
+    size_t at_work = std::max(schedule.batch, chunks);
+    at_work = std::min({at_work, schedule.batches_in_flight, decode}) + prefill;
+    for (PlacedStage& stage : stages) {
+      const size_t ranks = stage.shape.tp / stage.shape.n_nodes;
+      stage.shape.at_once =
+          std::min(r_.cluster.nodes[stage.shape.node_class].gpus, ranks * at_work * n_replicas);
+    }
+    return stages;
   }
 
   void add(const std::vector<PlacedStage>& stages, size_t s, const Schedule& schedule,
@@ -168,7 +195,7 @@ class BruteForce {
       const EdgeShape edge = {stage.shape.tp, next.shape.tp, stage.shape.node_class,
                               next.shape.node_class, across};
       if (next.role != stage.role) {
-        ms.prefill_ms += costs_.handover_ms(edge, schedule);
+        ms.prefill_ms += costs_.handover_ms(edge, stage.layers.size(), schedule);
         const double kv =
             4.0 * static_cast<double>(r_.model.n_layers * r_.model.n_kv_heads * r_.model.head_dim);
         traffic += across ? prompt * kv : 0;

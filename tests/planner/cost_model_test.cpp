@@ -77,14 +77,17 @@ TEST(CostModel, AHandOverSendsTheChunksKeysAndValuesOverTheLink) {
   setting.nodes[0].link = {25, 5};
   const CostModel costs(setting);
   const double bytes = 512 * 253952.0;
-  const double one = costs.handover_ms({1, 1, 0, 0, true}, schedule(32));
+  const double one = costs.handover_ms({1, 1, 0, 0, true}, 62, schedule(32));
   EXPECT_GT(one, bytes / 25e6);
   EXPECT_LT(one, 1.3 * bytes / 25e6);
-  EXPECT_LT(costs.handover_ms({4, 4, 0, 0, true}, schedule(32)), one / 3);
-  EXPECT_GT(costs.handover_ms({4, 2, 0, 0, true}, schedule(32)), one / 3);
-  EXPECT_LT(costs.handover_ms({1, 1, 0, 0, false}, schedule(32)), one);
+  EXPECT_LT(costs.handover_ms({4, 4, 0, 0, true}, 62, schedule(32)), one / 3);
+  EXPECT_GT(costs.handover_ms({4, 2, 0, 0, true}, 62, schedule(32)), one / 3);
+  EXPECT_LT(costs.handover_ms({1, 1, 0, 0, false}, 62, schedule(32)), one);
+  // A stage of half the layers has half of them to send when it is done.
+  const double half = costs.handover_ms({1, 1, 0, 0, true}, 31, schedule(32));
+  EXPECT_NEAR(half, one / 2, 0.05 * one);
   setting.kv_key = setting.kv_value = NumberFormat::fp8;
-  EXPECT_LT(CostModel(setting).handover_ms({1, 1, 0, 0, true}, schedule(32)), 0.6 * one);
+  EXPECT_LT(CostModel(setting).handover_ms({1, 1, 0, 0, true}, 62, schedule(32)), 0.6 * one);
 }
 
 TEST(CostModel, LinksOfOtherRatesThanTheCurvesScaleTheBytesAndSaySo) {
@@ -92,10 +95,10 @@ TEST(CostModel, LinksOfOtherRatesThanTheCurvesScaleTheBytesAndSaySo) {
   const EdgeShape inside = {2, 2, 0, 0, false};
   const Schedule at = schedule(32, 1, 2048);
   const CostModel measured(setting);
-  EXPECT_FALSE(measured.edge_extrapolated(inside, at, false));
+  EXPECT_FALSE(measured.edge_extrapolated(inside, at));
   setting.nodes[0].machine.rates.nvlink_gbps /= 2;
   const CostModel slow(setting);
-  EXPECT_TRUE(slow.edge_extrapolated(inside, at, false));
+  EXPECT_TRUE(slow.edge_extrapolated(inside, at));
   EXPECT_GT(slow.edge(inside, at).prefill_ms, 1.3 * measured.edge(inside, at).prefill_ms);
   EXPECT_LT(slow.edge(inside, at).prefill_ms, 2 * measured.edge(inside, at).prefill_ms);
   const StageShape shape = whole_model(setting.model, 8);

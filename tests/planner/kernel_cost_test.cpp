@@ -84,6 +84,32 @@ TEST(KernelCost, AGpuWithoutACurveOfTheFormatIsRefused) {
               "h100-sxm has no fp8 products");
 }
 
+// Weights that stay in a cache from step to step, and weights that come from memory.
+TEST(KernelCost, WhatACacheMissesComesFromMemory) {
+  MachineProfile host = machine("cpu");
+  std::erase_if(host.products, [](const ProductCurve& curve) { return curve.cached; });
+  const auto us = [&](double missed) {
+    return product_us(host, NumberFormat::bf16, 1, 256, 256, 1, missed).us;
+  };
+  const double memory = us(1);
+  EXPECT_EQ(us(0), memory);  // the profile knows of no cache
+  ProductCurve cached = host.products.front();
+  cached.cached = true;
+  for (double& time : cached.microseconds) time /= 4;
+  host.products.push_back(cached);
+  EXPECT_NEAR(us(0), memory / 4, 1e-6 * memory);
+  EXPECT_NEAR(us(0.5), memory * 0.625, 1e-6 * memory);
+  EXPECT_EQ(us(1), memory);
+  host.caches = {{1, "a test", {4, 8, 16}, {0, 0.5, 1}}};
+  constexpr double mib = 1 << 20;
+  EXPECT_EQ(missed_share(host, 1 * mib, 1), 0);
+  EXPECT_EQ(missed_share(host, 6 * mib, 1), 0.25);
+  EXPECT_EQ(missed_share(host, 8 * mib, 2), 0.5);
+  EXPECT_EQ(missed_share(host, 100 * mib, 1), 1);
+  host.caches.clear();
+  EXPECT_EQ(missed_share(host, 1, 1), 1);
+}
+
 TEST(KernelCost, DecodeAttentionReadsTheCacheOnce) {
   const MachineProfile h100 = machine("h100-sxm");
   const auto us = [&](size_t batch, double context, NumberFormat kv) {

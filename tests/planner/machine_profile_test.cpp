@@ -83,6 +83,31 @@ TEST(MachineProfile, HoldsWhatACalibrationMeasures) {
   EXPECT_SAYS(refused(text), "0 is not above 0");
 }
 
+TEST(MachineProfile, HoldsWhatComesFromACache) {
+  const std::string small = small_profile();
+  const size_t products = small.find("products:");
+  const size_t after = small.find("decode_attention:");
+  std::string again = small.substr(products + 10, after - products - 10);
+  again.insert(again.find("    source"), "    cached: true\n");
+  const std::string caches =
+      "caches:\n  - source: a test\n    mib: [1, 8, 16]\n    missed: [0, 0.25, 1]\n";
+  std::string text = small.substr(0, after) + again + caches + small.substr(after);
+  const MachineProfile profile = parse_machine_profile(text, "tiny.yaml", ".");
+  ASSERT_EQ(profile.products.size(), 2u);
+  EXPECT_TRUE(profile.products[1].cached);
+  ASSERT_EQ(profile.caches.size(), 1u);
+  EXPECT_EQ(profile.caches[0].missed[1], 0.25);
+  EXPECT_EQ(parse_machine_profile(to_yaml(profile), "again", "."), profile);
+  const auto refused_with = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    return refused(other.replace(other.find(from), from.size(), to));
+  };
+  EXPECT_SAYS(refused_with("[0, 0.25, 1]", "[0, 0.25]"), "has 2 shares for 3 sizes");
+  EXPECT_SAYS(refused_with("[0, 0.25, 1]", "[0, 0.25, 2]"), "2 is no share from 0 to 1");
+  EXPECT_SAYS(refused_with("[0, 0.25, 1]", "[0, 1, 0.5]"), "0.5 does not ascend after 1");
+  EXPECT_SAYS(refused_with("[1, 8, 16]", "[1, 8, 8]"), "8 does not ascend after 8");
+}
+
 TEST(MachineProfile, TheNextLargerNumberOfRanksStandsForOneThatWasNotMeasured) {
   std::vector<OverheadCurve> curves(3);
   curves[0].ranks = 4;
@@ -123,7 +148,8 @@ TEST(MachineProfile, RefusesOneWithoutAKindOfCurve) {
       "prefill_attention:\n  - source: a test\n    tflops: 5\n    half_tokens: 100\n"
       "    most_context: 1024\n";
   EXPECT_SAYS(refused(with(attention, "")), "tiny has no prefill_attention, nor has its base");
-  EXPECT_SAYS(refused(with("format: bf16", "format: fp8")), "tiny has no products, bf16 first");
+  EXPECT_SAYS(refused(with("format: bf16", "format: fp8")),
+              "tiny has no products, bf16 from memory first");
 }
 
 TEST(MachineProfile, ABaseLiesInTheSameFolderAndHasNone) {

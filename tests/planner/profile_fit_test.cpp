@@ -40,6 +40,16 @@ TEST(FitTwo, RefusesWhatIsNoTime) {
   EXPECT_SAYS(error_of([&] { fit_two(bad); }), "-1 us can't be fitted");
 }
 
+TEST(FitCache, NoiseIsNoMissAndSharesAscend) {
+  const std::vector<CacheTime> times = {{1, 3.1}, {2, 3},    {4, 3.2},   {8, 9},
+                                        {16, 8},  {32, 15.}, {64, 14.9}, {128, 15}};
+  const CacheCurve curve = fit_cache(times);
+  EXPECT_EQ(curve.mib, (std::vector<double>{1, 2, 4, 8, 16, 32, 64, 128}));
+  EXPECT_EQ(curve.missed, (std::vector<double>{0, 0, 0, 0.5, 0.5, 1, 1, 1}));
+  EXPECT_EQ(cached_mib(curve), 4);
+  EXPECT_SAYS(error_of([] { fit_cache({}); }), "no times");
+}
+
 TEST(FitDecodeAttention, GivesTheCurveBack) {
   MachineProfile machine;
   machine.rates = machine.curve_rates = {1, 10, 1, 0, 0};

@@ -26,11 +26,14 @@ struct RandomCostOptions {
   uint64_t edge_spread = 4;
   size_t memory = 100;      // bytes of a GPU, give or take by class
   size_t layer_bytes = 10;  // of one layer on one rank, give or take
+  bool shares_hosts = false;
 };
 
 class RandomCosts : public StageCosts {
  public:
   explicit RandomCosts(const RandomCostOptions& options) : o_(options) {}
+
+  bool shares_hosts() const override { return o_.shares_hosts; }
 
   StageTimes stage(const StageShape& s, const Schedule& schedule) const override {
     const size_t batch =
@@ -44,8 +47,11 @@ class RandomCosts : public StageCosts {
     return {edge_ms(e, 3, schedule.prefill_chunk), edge_ms(e, 4, batch)};
   }
 
-  double handover_ms(const EdgeShape& e, const Schedule& schedule) const override {
-    return edge_ms(e, 5, schedule.prefill_chunk);
+  double handover_ms(const EdgeShape& e, size_t n_layers, const Schedule& schedule) const override {
+    double ms = edge_ms(e, 5, schedule.prefill_chunk);
+    for (size_t i = 0; i < n_layers; ++i)
+      ms += static_cast<double>(hash_of({o_.seed, 9, schedule.prefill_chunk, i}) % 3) / 16;
+    return ms;
   }
 
   size_t fixed_bytes(const StageShape& s, const Schedule& schedule) const override {
@@ -70,6 +76,8 @@ class RandomCosts : public StageCosts {
     for (size_t i = 0; i < s.n_layers; ++i)
       sum += 1 + hash_of({o_.seed, phase, size, s.tp, s.ep, s.node_class, s.n_nodes, i}) %
                      (o_.spread * (1 + 4 / s.tp));
+    for (size_t i = s.tp; i < s.at_once; ++i)
+      sum += hash_of({o_.seed, phase, size, 10, i}) % o_.spread;
     return static_cast<double>(sum) / 16;
   }
 

@@ -213,7 +213,7 @@ TEST(SearchCases, BadRequestsListEveryProblem) {
   EXPECT_SAYS(error, "context 1000000 is beyond the model's 16384");
   request = request_33b("h100-1x8");
   request.model.n_layers = 2000;
-  EXPECT_SAYS(error_of([&] { run(request); }), "n_layers 2000: the search plans models of at most");
+  EXPECT_SAYS(error_of([&] { run(request); }), "n_layers 2000: models of at most 1024 layers");
 }
 
 TEST(SearchCases, AMillionGpusAreSearched) {

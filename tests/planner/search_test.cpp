@@ -33,6 +33,7 @@ class RandomInstances {
     made.costs.edge_spread = one_in(3) ? 1 : 6;
     made.costs.layer_bytes = from(2, 12);
     made.costs.memory = from(30, 220);
+    made.costs.shares_hosts = one_in(4);
     return made;
   }
 
@@ -59,7 +60,7 @@ class RandomInstances {
   ClusterSpec cluster() {
     ClusterSpec made;
     made.name = "random";
-    const size_t n_classes = one_in(3) ? 2 : 1;
+    const size_t n_classes = one_in(12) ? 4 : one_in(3) ? 2 : 1;
     for (size_t c = 0; c < n_classes; ++c) {
       NodeClass node;
       node.name = fmt::format("class{}", c);

@@ -1,6 +1,8 @@
 // A step by parts.
 #include "planner/step_cost.h"
 
+#include <algorithm>
+
 #include "tests/planner/profiles.h"
 
 namespace weft::planner {
@@ -41,6 +43,50 @@ TEST(StepCost, OneSequenceIsBoundByReadingTheWeights) {
   EXPECT_LT(parts.products_ms, 1.5 * least_ms);
   EXPECT_EQ(parts.collectives_ms, 0);
   EXPECT_EQ(parts.experts_ms, 0);
+}
+
+// A stage whose weights stay in a cache does its products faster than one of more layers.
+TEST(StepCost, LayersBeyondTheCacheCostMoreEach) {
+  Setting s("deepseek-coder-1.3b");
+  s.gpu = machine("cpu");
+  std::erase_if(s.gpu.products, [](const ProductCurve& curve) { return curve.cached; });
+  ProductCurve cached = s.gpu.products.front();
+  cached.cached = true;
+  for (double& us : cached.microseconds) us /= 3;
+  s.gpu.products.push_back(cached);
+  const double layer_mib = layer_active_weights(s.spec) * 2 / (1 << 20);
+  s.gpu.caches = {{1, "a test", {2.5 * layer_mib, 4 * layer_mib}, {0, 1}}};
+  const auto products_ms = [&](size_t n_layers) {
+    StageShape shape;
+    shape.n_layers = n_layers;
+    return decode_step(s.step, shape, 1, 1).products_ms;
+  };
+  EXPECT_NEAR(products_ms(2), 2 * products_ms(1), 1e-6);
+  EXPECT_NEAR(products_ms(8), 3 * products_ms(2) * 4, 0.01 * products_ms(8));
+  CostSetting setting = cost_setting("deepseek-coder-1.3b", "cpu");
+  setting.nodes[0].machine = s.gpu;
+  EXPECT_FALSE(CostModel(setting).affine_in_layers());
+  setting.nodes[0].machine.caches.clear();
+  EXPECT_TRUE(CostModel(setting).affine_in_layers());
+}
+
+// Stages of one host that compute at the same time share its cores and its memory.
+TEST(StepCost, RanksAtOnceTakeTheCurveOfSoMany) {
+  CostSetting setting = cost_setting("deepseek-coder-1.3b", "cpu");
+  MachineProfile& host = setting.nodes[0].machine;
+  const auto alone = [](const auto& curve) { return curve.ranks == 1; };
+  for (ProductCurve& curve : host.products)
+    if (!alone(curve))
+      for (double& us : curve.microseconds) us *= 10;
+  ASSERT_FALSE(std::all_of(host.products.begin(), host.products.end(), alone));
+  const CostModel costs(setting);
+  EXPECT_TRUE(costs.shares_hosts());
+  EXPECT_FALSE(CostModel(cost_setting("deepseek-coder-1.3b", "h100-sxm")).shares_hosts());
+  StageShape shape;
+  shape.n_layers = 12;
+  const double one = costs.decode_ms(shape, schedule(2, 2));
+  shape.at_once = 2;
+  EXPECT_GT(costs.decode_ms(shape, schedule(2, 2)), 5 * one);
 }
 
 TEST(StepCost, TensorParallelismDividesLessThanByItsSize) {

@@ -83,6 +83,69 @@ TEST_P(EngineRun, SteadyStepTakesNoMemory) {
   EXPECT_EQ(allocations_of(200), 0u);
 }
 
+// Prompts of two sequences, then a token at a time.
+Batch first_batch(const std::vector<int32_t>& slots) {
+  Batch batch;
+  for (const int32_t slot : slots) {
+    BatchEntry entry;
+    entry.slot = slot;
+    entry.n_rows = 20 + 7 * slot;
+    entry.n_blocks = 1;
+    entry.starts = entry.literal = entry.samples = 1;
+    batch.entries.push_back(entry);
+    batch.starts.emplace_back();
+    batch.blocks.push_back(slot);
+    for (int32_t i = 0; i < entry.n_rows; ++i) batch.tokens.push_back(30 + 11 * i + 100 * slot);
+  }
+  return batch;
+}
+
+void advance(Batch& batch) {
+  batch.tokens.clear();
+  batch.blocks.clear();
+  batch.starts.clear();
+  for (BatchEntry& entry : batch.entries) {
+    entry.first_position += entry.n_rows;
+    entry.n_rows = 1;
+    entry.n_blocks = 0;
+    entry.starts = entry.literal = 0;
+    ++entry.output_index;
+  }
+}
+
+// [2] tokens of both sequences; `batches` are begun before the first one's tokens are waited for.
+std::vector<std::vector<int32_t>> tokens_of(Engine& engine, std::vector<Batch> batches) {
+  constexpr size_t kSteps = 8;
+  std::vector<std::vector<int32_t>> tokens(2);
+  const auto begin = [&](Batch& batch) {
+    batch.id = engine.last_batch() + 1;
+    engine.begin_step(batch);
+  };
+  for (Batch& batch : batches) begin(batch);
+  for (size_t step = 0; step < kSteps; ++step)
+    for (Batch& batch : batches) {
+      const TokenResults& results = engine.end_step();
+      EXPECT_EQ(results.batch, batch.id);
+      for (size_t i = 0; i < results.size(); ++i)
+        tokens[static_cast<size_t>(results.slot[i])].push_back(results.token[i]);
+      if (step + 1 == kSteps) continue;
+      advance(batch);
+      begin(batch);
+    }
+  return tokens;
+}
+
+TEST_P(EngineRun, BatchesInFlightGiveTheTokensOfOne) {
+  if (plan_.limits.batches_in_flight < 2) GTEST_SKIP() << "the plan has one stage";
+  if (session().rank() != 0) return engine_.follow();
+  const auto together = tokens_of(engine_, {first_batch({0, 1})});
+  const auto apart = tokens_of(engine_, {first_batch({0}), first_batch({1})});
+  engine_.stop_followers();
+  EXPECT_EQ(together[0].size(), 8u);
+  EXPECT_NE(together[0], together[1]);
+  EXPECT_EQ(apart, together);
+}
+
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -53,7 +53,7 @@ class ThreadHub {
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> boxes_;
 };
 
-class ThreadCommunicator final : public parallel::Communicator {
+class ThreadCommunicator : public parallel::Communicator {
  public:
   ThreadCommunicator(ThreadHub& hub, int rank) : hub_(hub), rank_(rank) {}
 

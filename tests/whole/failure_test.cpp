@@ -199,6 +199,8 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Failing{"throw", "CPU): cannot read x: offset 12 beyond"},
                                      Failing{"exit", "CPU): ended with status 0 before"},
                                      Failing{"abort", "CPU): killed by signal 6 (Aborted)"},
+                                     Failing{"renamed", ", GPU 0000:9d:00.0): killed by signal 6"},
+                                     Failing{"renamed_stop", ", GPU 0000:9d:00.0): stopped"},
                                      Failing{"loop", "CPU): a step has not ended within"},
                                      Failing{"agreed", "): known to all"})),
     [](const auto& one) {
