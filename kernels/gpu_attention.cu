@@ -35,8 +35,15 @@ size_t gpu_attention_workspace_bytes(size_t n_single, size_t positions, size_t n
   return kDecodeHeaderBytes + parts * n_heads * (head_dim + 4) * sizeof(float);
 }
 
+bool gpu_attention_rotates(const GpuAttention& a) {
+  return suits_tensor_cores(a) && a.n_tiles == 0 &&
+         a.q_stride >= (a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
+}
+
 void gpu_attention(const GpuAttention& a, CudaStream stream) {
   check_shapes(a);
+  expect(a.rope == nullptr || gpu_attention_rotates(a),
+         "gpu_attention: rows that these kernels cannot rotate");
   if (a.n_single == 0 && a.n_tiles == 0) return;
   if (!suits_tensor_cores(a)) return attention_plain(a, stream);
   if (a.n_single > 0) attention_decode(a, stream);

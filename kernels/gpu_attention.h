@@ -43,10 +43,15 @@ struct GpuAttention {
   size_t q_stride = 0;
   size_t window = 0;  // 0 = none
   float scale = 0;
+  // Where it is given the kernel does what gpu_qkv_post() does: k and v stand behind q, all as
+  // their product left them, and the new keys and values join the cache on the way. Only where
+  // gpu_attention_rotates() and every row is the newest of a sequence of its own.
+  const float* rope = nullptr;  // [context, head_dim / 2, 2]
   bool invariant = false;
   // Programmatic: starts while the kernel before it ends, and reads positions, tables and keys and
   // values that are not among the last kGpuShortestRun of a row before that. They must have been
-  // written by copies, or by kernels that do not let their followers start early.
+  // written by copies, or by kernels that do not let their followers start early. With `rope` all
+  // keys and values but the newest are read so.
   bool dependent_launch = false;
   // gpu_attention_workspace_bytes(…), 256-byte aligned; used within the call only.
   std::byte* workspace = nullptr;
@@ -55,6 +60,9 @@ struct GpuAttention {
 // For up to n_single rows whose contexts add up to `positions`.
 size_t gpu_attention_workspace_bytes(size_t n_single, size_t positions, size_t n_heads,
                                      size_t head_dim);
+
+// Whether `rope` may be given: depends on types, strides and shapes alone.
+bool gpu_attention_rotates(const GpuAttention& args);
 
 // Throws std::invalid_argument on shapes and types it does not take.
 void gpu_attention(const GpuAttention& args, CudaStream stream);

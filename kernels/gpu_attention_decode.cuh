@@ -5,204 +5,13 @@
 
 #include <algorithm>
 
+#include "kernels/gpu_attention_decode_plan.cuh"
 #include "kernels/gpu_attention_hopper.cuh"
 #include "kernels/gpu_attention_kernels.cuh"
 #include "kernels/gpu_attention_maps.h"
 #include "kernels/gpu_attention_mma.cuh"
 
 namespace weft::kernels::gpu {
-
-template <class T>
-struct DecodeArgs {
-  const T* q;  // [tokens, n_heads, head_dim], rows q_stride apart
-  KvLayer cache;
-  GpuRows rows;
-  const int32_t* single;  // [n_single] or null
-  int n_single;
-  int n_heads;
-  int n_kv_heads;
-  int group;       // query heads a KV head
-  int head_tiles;  // items that a group takes
-  size_t q_stride;
-  size_t window;
-  float c;           // scale · log2 e
-  bool whole_parts;  // of kSoftmaxSpan positions, however few there are
-  DecodeHeader* header;
-  // calls
-  float* parts;  // [parts, n_heads, head_dim + 4]: values, largest score, sum
-  T* out;        // [tokens, n_heads, head_dim]
-};
-
-inline constexpr int kLogSpan = 9;
-static_assert(size_t{1} << kLogSpan == kSoftmaxSpan);
-inline constexpr int kLogShortest = 6;  // a cache block
-
-// Rows and their parts, in shared memory; the same in every block of the grid.
-struct DecodeRows {
-  int32_t prefix[kDecodeRows + 1];  // parts of the rows before
-  int32_t end[kDecodeRows];         // positions that a row sees end here; 0 for padding
-  int32_t sequence[kDecodeRows];
-  int32_t row[kDecodeRows];
-  int32_t total[4];  // parts of each length
-  int32_t warp_sum[32];
-  int32_t carry;
-};
-
-__device__ inline int parts_of(int end, size_t window, int log_part) {
-  if (end == 0) return 0;
-  return ((end - 1) >> log_part) - (first_visible(end - 1, window) >> log_part) + 1;
-}
-
-// Fills `rows`, returns the logarithm of a part's length. Whole block.
-template <class T>
-__device__ int plan_parts(const DecodeArgs<T>& a, DecodeRows& rows) {
-  const int thread = static_cast<int>(threadIdx.x), n_threads = static_cast<int>(blockDim.x);
-  const int lane = thread % 32, warp = thread / 32;
-  if (thread < 4) rows.total[thread] = 0;
-  if (thread == 0) rows.carry = 0;
-  __syncthreads();
-  int count[4] = {};
-  for (int i = thread; i < a.n_single; i += n_threads) {
-    const int row = a.single == nullptr ? i : a.single[i];
-    const int end = a.rows.positions[row] + 1;
-    rows.row[i] = row;
-    rows.end[i] = end;
-    rows.sequence[i] = end == 0 ? 0 : a.rows.sequence[row];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) count[j] += parts_of(end, a.window, kLogSpan - j);
-  }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const int sum = __reduce_add_sync(~0u, count[j]);
-    if (lane == 0) atomicAdd(&rows.total[j], sum);
-  }
-  __syncthreads();
-  int shorter = 0;
-  const int wanted = static_cast<int>(gridDim.x) * 3 / 2 / (a.n_kv_heads * a.head_tiles);
-  while (!a.whole_parts && shorter < kLogSpan - kLogShortest && rows.total[shorter] < wanted)
-    ++shorter;
-  const int log_part = kLogSpan - shorter;
-
-  for (int base = 0; base < a.n_single; base += n_threads) {
-    const int i = base + thread;
-    int sum = i < a.n_single ? parts_of(rows.end[i], a.window, log_part) : 0;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int left = __shfl_up_sync(~0u, sum, step);
-      if (lane >= step) sum += left;
-    }
-    if (lane == 31) rows.warp_sum[warp] = sum;
-    __syncthreads();
-    for (int w = 0; w < warp; ++w) sum += rows.warp_sum[w];
-    sum += rows.carry;
-    if (i < a.n_single) rows.prefix[i + 1] = sum;
-    __syncthreads();
-    if (thread == n_threads - 1) rows.carry = sum;
-    __syncthreads();
-  }
-  if (thread == 0) rows.prefix[0] = 0;
-  __syncthreads();
-  return log_part;
-}
-
-struct DecodeItem {
-  int i;      // of the single rows
-  int part;   // over all rows
-  int kv;     // KV head
-  int tile;   // of the group's heads
-  int first;  // first position of the part, visible or not
-  int begin;  // visible positions
-  int end;
-};
-
-template <class T>
-__device__ DecodeItem decode_item(const DecodeArgs<T>& a, const DecodeRows& rows, int log_part,
-                                  int item) {
-  DecodeItem it;
-  const int each = a.n_kv_heads * a.head_tiles;
-  it.part = item / each;
-  it.kv = item % each % a.n_kv_heads;
-  it.tile = item % each / a.n_kv_heads;
-  int low = 0, high = a.n_single;  // prefix[low] <= part < prefix[high]
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (rows.prefix[middle] <= it.part ? low : high) = middle;
-  }
-  it.i = low;
-  const int end = rows.end[low], begin = first_visible(end - 1, a.window);
-  it.first = ((begin >> log_part) + it.part - rows.prefix[low]) << log_part;
-  it.begin = max(begin, it.first);
-  it.end = min(end, it.first + (1 << log_part));
-  return it;
-}
-
-// Where a warp's copies are: steps of its items, one after the other.
-template <class T>
-class DecodeCursor {
- public:
-  __device__ DecodeCursor(const DecodeArgs<T>& args, const DecodeRows& rows, int log_part, int item,
-                          int stride)
-      : a_(args), rows_(rows), log_part_(log_part), item_(item), stride_(stride) {
-    n_items_ = rows.prefix[args.n_single] * args.n_kv_heads * args.head_tiles;
-    look_ahead(item);
-    if (!over()) open();
-  }
-
-  __device__ int n_items() const { return n_items_; }
-  __device__ bool over() const { return item_ >= n_items_; }
-  // Nothing of the step was written in this batch, nor by rows of the same run.
-  __device__ bool is_old() const {
-    return over() || at_ + kStepKeys + static_cast<int>(kGpuShortestRun) <= rows_.end[it_.i];
-  }
-
-  // Block, row in the block, KV head and visible rows of the step.
-  __device__ int block() const {
-    return __shfl_sync(~0u, blocks_, (at_ - it_.first) / static_cast<int>(kKvBlockTokens));
-  }
-  __device__ int row() const { return at_ % static_cast<int>(kKvBlockTokens); }
-  __device__ int kv() const { return it_.kv; }
-  __device__ int n_rows() const { return it_.end - at_; }
-
-  __device__ void advance() {
-    at_ += kStepKeys;
-    if (at_ < it_.end) return;
-    item_ += stride_;
-    if (!over()) open();
-  }
-
- private:
-  // The next item's block ids are asked for an item ahead.
-  __device__ void open() {
-    it_ = next_;
-    blocks_ = next_blocks_;
-    at_ = it_.begin / kStepKeys * kStepKeys;
-    look_ahead(item_ + stride_);
-  }
-
-  __device__ void look_ahead(int item) {
-    if (item >= n_items_) return;
-    next_ = decode_item(a_, rows_, log_part_, item);
-    // The part's block ids, one a lane.
-    constexpr int kBlock = static_cast<int>(kKvBlockTokens);
-    const int position = next_.first + static_cast<int>(threadIdx.x % 32) * kBlock;
-    next_blocks_ = 0;
-    if (position < next_.end && position + kBlock > next_.begin)
-      next_blocks_ = a_.rows.block_table[rows_.sequence[next_.i] * a_.rows.table_stride +
-                                         static_cast<size_t>(position / kBlock)];
-  }
-
-  const DecodeArgs<T>& a_;
-  const DecodeRows& rows_;
-  int log_part_;
-  int item_;
-  int stride_;
-  int n_items_;
-  DecodeItem it_{};
-  DecodeItem next_{};
-  int at_ = 0;
-  int blocks_ = 0;
-  int next_blocks_ = 0;
-};
 
 // A warp's ring of steps, filled by its lanes. Beyond the last visible position stand zeros, for
 // what lies there in the cache may be NaN.
@@ -331,6 +140,63 @@ __device__ void load_heads(const DecodeArgs<T>& a, const DecodeItem& it, size_t 
   }
 }
 
+// A row's newest key and value: from their product into the step that has come without them, and
+// into the cache.
+template <class T, int D>
+struct Newest {
+  uint32_t k[2], v[2];  // two neighbours of each half of the head
+  float4 by;
+  std::byte* key;  // in the cache, of a position; null: not to be written
+  std::byte* value;
+
+  __device__ static int element() { return static_cast<int>(threadIdx.x % 32) * 2; }
+  __device__ static bool idle() { return element() >= D / 2; }
+
+  __device__ void load(const DecodeArgs<T>& a, const DecodeItem& it, const DecodeRows& rows) {
+    if (idle()) return;
+    const int position = it.end - 1, row = rows.row[it.i];
+    by = reinterpret_cast<const float4*>(a.rope + static_cast<size_t>(position) * D)[element() / 2];
+    const T* heads = a.q + static_cast<size_t>(row) * a.q_stride +
+                     static_cast<size_t>(a.n_heads + it.kv) * D + element();
+    read(k, heads);
+    read(v, heads + static_cast<size_t>(a.n_kv_heads) * D);
+    const int64_t block = a.rows.block_table[rows.sequence[it.i] * a.rows.table_stride +
+                                             static_cast<size_t>(position) / kKvBlockTokens];
+    key = value = nullptr;
+    if (block < 0 || it.tile > 0) return;
+    std::byte* at = a.cache.base + block * a.cache.block_stride +
+                    (static_cast<size_t>(position) % kKvBlockTokens * D + element()) * 2;
+    key = at + it.kv * a.cache.key_head_stride;
+    value = at + a.cache.value_offset + it.kv * a.cache.value_head_stride;
+  }
+
+  // Into row `row` of a step of keys and values in shared memory.
+  template <class Layout>
+  __device__ void join(uint32_t keys, uint32_t values, int row) {
+    if (idle()) return;
+    rotate_pairs<T>(k[0], k[1], by);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t place = Layout::place(row, element() + half * (D / 2));
+      asm volatile("st.shared.b32 [%0], %1;" ::"r"(keys + place), "r"(k[half]) : "memory");
+      asm volatile("st.shared.b32 [%0], %1;" ::"r"(values + place), "r"(v[half]) : "memory");
+    }
+    if (key == nullptr) return;
+    write(key, k);
+    write(value, v);
+  }
+
+ private:
+  __device__ static void read(uint32_t (&to)[2], const T* from) {
+    to[0] = *reinterpret_cast<const uint32_t*>(from);
+    to[1] = *reinterpret_cast<const uint32_t*>(from + D / 2);
+  }
+  __device__ static void write(std::byte* to, const uint32_t (&from)[2]) {
+    *reinterpret_cast<uint32_t*>(to) = from[0];
+    *reinterpret_cast<uint32_t*>(to + D) = from[1];
+  }
+};
+
 template <class T, int D, int NT>
 __device__ void store_part(const DecodeArgs<T>& a, const DecodeItem& it, size_t row, bool alone,
                            const Partial<T, D, NT>& part) {
@@ -374,8 +240,9 @@ struct DecodeShape {
   using Ring = RingOf<T, D, kStages>;
   static constexpr int kBarriersAt = kWarps * Ring::kBytes;
   static constexpr int kRowsAt = kBarriersAt + kWarps * kStages * 8;
-  static constexpr size_t kSharedBytes = kRowsAt + sizeof(DecodeRows) + 1024;  // to be aligned
-  static_assert(kSharedBytes <= 227 * 1024);
+  static size_t shared_bytes(int n_rows) {
+    return kRowsAt + DecodeRows::bytes(n_rows) + 1024;  // to be aligned
+  }
 };
 
 template <template <class, int, int> class RingOf, class T, int D, int NT, int kWarps, int kStages>
@@ -387,7 +254,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   using Ring = typename Shape::Ring;
   extern __shared__ std::byte dynamic[];
   std::byte* shared = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
-  auto& rows = *reinterpret_cast<DecodeRows*>(shared + Shape::kRowsAt);
+  const DecodeRows rows(shared + Shape::kRowsAt, a.n_single);
 
   // Positions, tables and old keys were there before the kernel before this one began.
   cudaTriggerProgrammaticLaunchCompletion();
@@ -398,6 +265,11 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   Ring ring(keys, values, a.cache, shared_address(shared) + warp * Ring::kBytes,
             shared_address(shared) + Shape::kBarriersAt + warp * kStages * 8);
   DecodeCursor<T> cursor(a, rows, log_part, item, stride);
+  Queries<T, D, NT> q, next_q;  // the next item's are asked for an item ahead
+  Turns<D> next_turns;
+  Newest<T, D> newest, next_newest;
+  Partial<T, D, NT> part;
+  DecodeItem it{}, next{};
   bool alone = true;  // may still run beside the kernel before
   for (int s = 0; s < kStages - 1; ++s) {
     if (alone && !cursor.is_old()) {
@@ -412,19 +284,22 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       a.header->prefix[i] = rows.prefix[i];
 
   int full = 0, empty = kStages - 1;  // stages to compute and to fill next
-  Queries<T, D, NT> q, next_q;        // the next item's are asked for an item ahead
-  Partial<T, D, NT> part;
-  DecodeItem it{}, next{};
   const auto look_ahead = [&](int at) {
     if (at >= cursor.n_items()) return;
     next = decode_item(a, rows, log_part, at);
     load_heads(a, next, static_cast<size_t>(rows.row[next.i]), next_q);
+    if (a.rope == nullptr) return;
+    next_turns.load(a.rope + static_cast<size_t>(rows.end[next.i] - 1) * D);
+    if (next.end == rows.end[next.i]) next_newest.load(a, next, rows);
   };
   look_ahead(item);
   for (; item < cursor.n_items(); item += stride) {
     it = next;
     q = next_q;
+    newest = next_newest;
+    if (a.rope != nullptr) q.rotate(next_turns);
     look_ahead(item + stride);
+    const bool has_newest = a.rope != nullptr && it.end == rows.end[it.i];
     part.clear();
     for (int at = it.begin / kStepKeys * kStepKeys; at < it.end; at += kStepKeys) {
       ring.wait(full);
@@ -439,7 +314,13 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
           visible.begin[nt][j] = it.begin - at;
           visible.end[nt][j] = it.end - at;
         }
-      if (at + kStepKeys > it.end) ring.clear_behind(full, it.end - at);
+      if (has_newest && at + kStepKeys >= it.end) {
+        newest.template join<typename Ring::Layout>(k, v, it.end - 1 - at);
+        ring.clear_behind(full, it.end - at);
+        __syncwarp();
+      } else if (at + kStepKeys > it.end) {
+        ring.clear_behind(full, it.end - at);
+      }
       if (at < it.begin || at + kStepKeys > it.end)
         part.template add<true, typename Ring::Layout>(q, k, v, visible, a.c);
       else
@@ -472,9 +353,18 @@ __global__ void __launch_bounds__(128) merge_kernel(const __grid_constant__ Deco
   float total[kEach] = {}, sum = 0, running_max = -INFINITY;
   for (int base = 0; base < end - begin; base += 32, slots += 32 * stride) {
     const int n = min(32, end - begin - base);
+    Share<D> part[kAtOnce];
+    const auto fetch = [&](int first) {
+#pragma unroll
+      for (int p = 0; p < kAtOnce; ++p)
+        if (first + p < n)
+          part[p] = *reinterpret_cast<const Share<D>*>(
+              slots + static_cast<size_t>(first + p) * stride + lane * kEach);
+    };
     float2 own = make_float2(-INFINITY, 0);
     if (lane < n)
       own = *reinterpret_cast<const float2*>(slots + static_cast<size_t>(lane) * stride + D);
+    fetch(0);            // beside the scores, not after them
     float upto = own.x;  // largest score of the parts before and this lane's
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -486,12 +376,7 @@ __global__ void __launch_bounds__(128) merge_kernel(const __grid_constant__ Deco
     const MergeWeights weights = merge_weights(lane == 0 ? running_max : left, own.x, a.c);
     running_max = __shfl_sync(~0u, upto, 31);
     for (int first = 0; first < n; first += kAtOnce) {
-      Share<D> part[kAtOnce];
-#pragma unroll
-      for (int p = 0; p < kAtOnce; ++p)
-        if (first + p < n)
-          part[p] = *reinterpret_cast<const Share<D>*>(
-              slots + static_cast<size_t>(first + p) * stride + lane * kEach);
+      if (first > 0) fetch(first);
 #pragma unroll
       for (int p = 0; p < kAtOnce; ++p) {
         if (first + p >= n) break;
@@ -520,7 +405,7 @@ void launch_decode(const GpuAttention& g, const DecodeArgs<T>& a, const CUtensor
                        static_cast<size_t>(a.n_kv_heads * a.head_tiles);
   const auto grid = static_cast<unsigned>(std::min<size_t>(items, multiprocessors()));
   launch("gpu_attention decode", decode_kernel<RingOf, T, D, NT, kWarps, kStages>, grid,
-         kWarps * 32, Shape::kSharedBytes, stream, g.dependent_launch, keys, values, a);
+         kWarps * 32, Shape::shared_bytes(a.n_single), stream, g.dependent_launch, keys, values, a);
   if (g.max_context <= part) return;
   const size_t warps = static_cast<size_t>(a.n_single) * g.n_heads;
   // Many rows have few parts each, and warps enough.
@@ -542,6 +427,7 @@ DecodeArgs<T> decode_args(const GpuAttention& g, size_t first, size_t n, int col
   a.head_tiles = (a.group + columns - 1) / columns;
   a.q_stride = g.q_stride;
   a.window = g.window;
+  a.rope = g.rope;
   a.c = g.scale * kLog2E;
   a.whole_parts = g.invariant || n * static_cast<size_t>(a.n_kv_heads * a.head_tiles) >= 256;
   a.q = g.q.as<T>();

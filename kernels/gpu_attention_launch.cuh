@@ -56,6 +56,10 @@ __device__ inline void wait_for_kernel_before() {
 template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, unsigned threads,
             size_t shared_bytes, CudaStream stream, bool dependent, const A&... args) {
+  // Kernels that want another split of an SM's memory wait for the SM to be empty.
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared),
+        name);
   if (shared_bytes > 48 * 1024)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared_bytes)),

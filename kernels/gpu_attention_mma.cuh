@@ -27,6 +27,9 @@ struct PaddedRows {
   __device__ uint32_t at(int half, int pair) const {
     return lane + half * 16 * kSharedRow<D> + pair * 32;
   }
+  __device__ static uint32_t place(int row, int element) {
+    return row * kSharedRow<D> + element * 2;
+  }
 };
 
 // As the tensor unit leaves boxes of 64 elements a row: gpu_attention_hopper.cuh.
@@ -42,6 +45,10 @@ struct SwizzledRows {
   }
   __device__ uint32_t at(int half, int pair) const {
     return lane[pair % 4] + half * 16 * 128 + pair / 4 * kPanelBytes;
+  }
+  __device__ static uint32_t place(int row, int element) {
+    return element / 64 * kPanelBytes + row * 128 + (element % 64 / 8 ^ row % 8) * 16 +
+           element % 8 * 2;
   }
 };
 
@@ -125,6 +132,36 @@ __device__ void wait_for_copies() {  // all groups but the last N
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+// Two neighbours of a head's lower half and their partners in the upper half, turned by `by`:
+// cosine and sine of the first, then of the second. Rounded as kernels/rope.cpp and
+// kernels/gpu_kv.cu do.
+template <class T>
+__device__ inline void rotate_pairs(uint32_t& low, uint32_t& high, float4 by) {
+  T x[2], y[2];
+  memcpy(x, &low, 4);
+  memcpy(y, &high, 4);
+  const float x0 = to_float(x[0]), x1 = to_float(x[1]), y0 = to_float(y[0]), y1 = to_float(y[1]);
+  low = pack<T>(__fsub_rn(__fmul_rn(x0, by.x), __fmul_rn(y0, by.y)),
+                __fsub_rn(__fmul_rn(x1, by.z), __fmul_rn(y1, by.w)));
+  high = pack<T>(__fadd_rn(__fmul_rn(y0, by.x), __fmul_rn(x0, by.y)),
+                 __fadd_rn(__fmul_rn(y1, by.z), __fmul_rn(x1, by.w)));
+}
+
+// What a lane needs to turn its queries: D / 16 times two neighbouring angles.
+template <int D>
+struct Turns {
+  float4 by[D / 32][2];
+
+  __device__ void load(const float* pairs) {  // of one position: [D / 2, 2]
+    const auto* fours = reinterpret_cast<const float4*>(pairs) + threadIdx.x % 4;
+#pragma unroll
+    for (int k = 0; k < D / 32; ++k) {
+      by[k][0] = fours[k * 8];
+      by[k][1] = fours[k * 8 + 4];
+    }
+  }
+};
+
 // Query columns as the B operand: lane l has column l / 4 of each tile.
 template <class T, int D, int NT>
 struct Queries {
@@ -138,6 +175,15 @@ struct Queries {
       b[k][nt][0] = head == nullptr ? 0 : pairs[k * 8];
       b[k][nt][1] = head == nullptr ? 0 : pairs[k * 8 + 4];
     }
+  }
+  __device__ void rotate(const Turns<D>& turns) {
+#pragma unroll
+    for (int k = 0; k < D / 32; ++k)
+#pragma unroll
+      for (int nt = 0; nt < NT; ++nt)
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          rotate_pairs<T>(b[k][nt][j], b[k + D / 32][nt][j], turns.by[k][j]);
   }
 };
 

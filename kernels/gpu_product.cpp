@@ -24,6 +24,10 @@ void expect_sound(const GpuProduct& a) {
   WEFT_EXPECT(a.epilogue != GpuProduct::kSwiglu || a.n % 2 == 0);
   WEFT_EXPECT(a.epilogue != GpuProduct::kAddResidual || a.residual);
   WEFT_EXPECT(a.epilogue != GpuProduct::kPartial || a.y.dtype == DType::f32);
+  WEFT_EXPECT(!a.x_squares || (a.x_parts > 0 && a.x_parts <= kMaxNormParts && !a.norm_weight &&
+                               !a.invariant && a.tokens <= kStreamTokens && can_stream(a)));
+  WEFT_EXPECT(!a.defer.weight || (gpu_product_norm_parts(a) > 0 && a.defer.squares &&
+                                  a.defer.weight.dtype == a.x.dtype));
   WEFT_EXPECT(a.y_stride >= (a.epilogue == GpuProduct::kSwiglu ? a.n / 2 : a.n));
 }
 
@@ -78,6 +82,15 @@ void by_cublas(GpuProduct a, CudaStream stream) {
 
 size_t gpu_product_workspace_bytes(size_t max_tokens, size_t n, size_t k, DType dtype) {
   return aligned(max_tokens * k * dtype_bytes(dtype)) + max_tokens * n * dtype_bytes(dtype);
+}
+
+size_t gpu_product_norm_parts(const GpuProduct& a) {
+  const bool suits = a.epilogue == GpuProduct::kAddResidual && !a.invariant && a.tokens > 0 &&
+                     a.tokens <= kStreamTokens && a.x.dtype == DType::bf16 &&
+                     a.y.dtype == DType::bf16 && can_stream(a);
+  if (!suits) return 0;
+  const size_t parts = stream_norm_parts(a, stream_cut(a, {}, n_sms()));
+  return parts <= kMaxNormParts ? parts : 0;
 }
 
 void gpu_product_with(const GpuProduct& args, const StreamWish& wish, CudaStream stream) {

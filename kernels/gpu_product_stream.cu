@@ -55,7 +55,8 @@ size_t behind_bytes(const StreamCut& cut) {
   return (64 - round_up(cut.tile_rows, 8)) * kSubtileBytes;
 }
 size_t static_bytes(const StreamCut& cut) {
-  return std::min<size_t>(cut.group_tokens, 32) * kStagingPitch * 4 + kMaxSlots * 16 + 64;
+  return std::min<size_t>(cut.group_tokens, 32) * kStagingPitch * 4 + kMaxSlots * 16 +
+         kStreamTokens * 4 + 64;
 }
 
 PFN_cuTensorMapEncodeTiled_v12000 find_encoder() {
@@ -112,6 +113,12 @@ StreamArgs stream_args(const GpuProduct& a, const StreamCut& cut, StreamMode mod
   s.subtiles = static_cast<uint32_t>(cut.subtiles);
   s.n_slots = static_cast<uint32_t>(cut.n_slots);
   s.slot_bytes = static_cast<uint32_t>(slot_bytes(cut));
+  s.norm_weight = a.defer.weight.data;
+  s.scaled = a.defer.scaled.data;
+  s.squares = a.defer.squares;
+  s.x_squares = a.x_squares;
+  s.x_parts = static_cast<uint32_t>(a.x_parts);
+  s.eps = a.eps;
   s.w_policy = a.tokens <= cut.group_tokens ? hopper::kEvictFirst : hopper::kEvictNormal;
   return s;
 }
@@ -168,6 +175,10 @@ StreamCut stream_cut(const GpuProduct& a, const StreamWish& wish, size_t n_sms) 
   return cut;
 }
 
+size_t stream_norm_parts(const GpuProduct& a, const StreamCut& cut) {
+  return quotient_up(quotient_up(a.n, cut.tile_rows), cut.tiles) * cut.parts;
+}
+
 void gpu_product_stream(const GpuProduct& a, const StreamCut& cut, CudaStream stream) {
   const StreamMode mode = mode_of(a);
   const auto find = a.x.dtype == DType::bf16 ? stream_kernel_bf16 : stream_kernel_f16;
@@ -177,12 +188,10 @@ void gpu_product_stream(const GpuProduct& a, const StreamCut& cut, CudaStream st
   StreamArgs args = stream_args(a, cut, mode);
   CUtensorMap w = tensor_map(a.w, a.n, a.k, a.k, cut.tile_rows);
   CUtensorMap x = tensor_map(a.x, a.tokens, a.k, a.x_stride, cut.group_tokens);
-  const size_t blocks = quotient_up(quotient_up(a.n, cut.tile_rows), cut.tiles);
-
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(quotient_up(a.tokens, cut.group_tokens)),
-                    static_cast<unsigned>(blocks * cut.parts));
-  shape.block = dim3(kStreamThreads);
+                    static_cast<unsigned>(stream_norm_parts(a, cut)));
+  shape.block = dim3(stream_threads(cut.group_tokens));
   shape.shared_bytes = 1024 + args.n_slots * args.slot_bytes + behind_bytes(cut);
   shape.cluster = static_cast<unsigned>(cut.parts);
   shape.dependent = a.dependent_launch;

@@ -16,7 +16,12 @@ constexpr uint32_t kSubtile = 64;  // elements of k in a swizzled row of 128 byt
 constexpr uint32_t kSubtileBytes = 128;
 constexpr uint32_t kMaxSlots = 32;
 constexpr uint32_t kProductThreads = 128;
-constexpr uint32_t kStreamThreads = kProductThreads + 32;
+// A warp feeds; up to kStreamTokens tokens another finds the rms of x.
+constexpr uint32_t stream_threads(size_t group_tokens) {
+  return kProductThreads + (group_tokens <= kStreamTokens ? 64 : 32);
+}
+constexpr uint32_t kProductBarrier = 1;  // __syncthreads is 0
+constexpr uint32_t kRmsBarrier = 2;
 
 // Floats between tokens in staging: a warp's stores then fall into 32 banks.
 constexpr uint32_t kStagingPitch = 68;
@@ -37,6 +42,14 @@ struct StreamArgs {
   uint32_t tokens, n, k, chunk, n_chunks;
   uint32_t tile_rows, tile_bytes, tiles, subtiles, n_slots, slot_bytes;
   uint64_t w_policy;
+
+  // kernels/gpu_product.h: GpuDeferredNorm, of this product's rows and of the one before.
+  const void* norm_weight;
+  void* scaled;
+  float* squares;
+  const float* x_squares;
+  uint32_t x_parts;
+  float eps;
 };
 
 // A stage: some subtiles of one chunk, for one pass over the block's tiles.
@@ -61,6 +74,9 @@ template <class T, int kTokens, int kTiles, int kParts, StreamMode kMode>
 struct StreamBlock {
   static constexpr uint32_t kXBytes = kTokens * kSubtileBytes;
   static constexpr uint32_t kStagedTokens = kTokens < 32 ? kTokens : 32;
+  static constexpr bool kDefers = kTokens <= kStreamTokens && kMode == StreamMode::kWhole;
+  static constexpr uint32_t kTokenStep = kProductThreads / 64;  // of a thread that writes rows
+  using Squares = float[kStagedTokens / kTokenStep];
 
   const StreamArgs& a;
   const CUtensorMap* w_map;
@@ -69,6 +85,7 @@ struct StreamBlock {
   uint32_t swap, arrived, drained;  // of kParts 2: the other block's sums, and their barriers
   uint32_t first_tile, my_tiles, first_token, rank;
   uint32_t first_subtile, my_subtiles;  // of each chunk
+  float* inverse;                       // [kStreamTokens] 1 / rms of x where that is deferred, or 1
   __device__ uint32_t passes() const { return (my_tiles + kTiles - 1) / kTiles; }
   __device__ uint32_t stages() const {
     return passes() * a.n_chunks * ((my_subtiles + a.subtiles - 1) / a.subtiles);
@@ -130,6 +147,30 @@ struct StreamBlock {
     }
   }
 
+  // --- The warp that finds x's rms, beside the product.
+
+  __device__ void find_rms() const {
+    constexpr uint32_t kColumns = kTokens < 32 ? kTokens : 32, kRows = 32 / kColumns, kBatch = 24;
+    const uint32_t lane = threadIdx.x % 32, token = lane % kColumns;
+    float sum = 0;
+    for (uint32_t first = lane / kColumns; first < a.x_parts; first += kBatch * kRows) {
+      float part[kBatch];
+#pragma unroll
+      for (uint32_t j = 0; j < kBatch; ++j) {
+        const uint32_t at = first + j * kRows;
+        part[j] = at < a.x_parts ? __ldcg(a.x_squares + at * kStreamTokens + token) : 0;
+      }
+#pragma unroll
+      for (uint32_t j = 0; j < kBatch; ++j) sum += part[j];
+    }
+#pragma unroll
+    for (uint32_t step = kColumns; step < 32; step *= 2)
+      sum += __shfl_xor_sync(0xffffffff, sum, step);
+    if (lane < kColumns)
+      inverse[lane] = __fdiv_rn(1, __fsqrt_rn(__fdiv_rn(sum, static_cast<float>(a.k)) + a.eps));
+    hopper::named_barrier_arrive(kRmsBarrier, kProductThreads + 32);
+  }
+
   // --- The warps that multiply.
 
   struct Ring {
@@ -185,13 +226,13 @@ struct StreamBlock {
   // write neighbouring rows. One loop over all, which the registers' fixed names make look like a
   // search.
   __device__ void write_tiles(const float (&acc)[kTiles][kTokens / 2], uint32_t pass,
-                              float* staging) const {
+                              float* staging, Squares& squares) const {
     constexpr uint32_t kRounds = kTokens / kStagedTokens;
     const uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
 #pragma unroll 1
     for (uint32_t now = 0; now < tiles_in(pass) * kRounds; ++now) {
       if (kParts == 2 && now / kRounds % 2 != rank) continue;
-      hopper::named_barrier(1, kProductThreads);
+      hopper::named_barrier(kProductBarrier, kProductThreads);
 #pragma unroll
       for (uint32_t at = 0; at < kTiles * kRounds; ++at) {
         if (at != now) continue;
@@ -202,52 +243,84 @@ struct StreamBlock {
               acc[at / kRounds][at % kRounds * kStagedTokens / 2 + i];
         }
       }
-      hopper::named_barrier(1, kProductThreads);
+      hopper::named_barrier(kProductBarrier, kProductThreads);
       write_staged(staging, (first_tile + pass * kTiles + now / kRounds) * a.tile_rows,
-                   first_token + now % kRounds * kStagedTokens);
+                   first_token + now % kRounds * kStagedTokens, squares);
     }
   }
-  __device__ void write_staged(const float* staging, uint32_t tile_row, uint32_t token) const {
+  __device__ void write_staged(const float* staging, uint32_t tile_row, uint32_t token,
+                               Squares& squares) const {
     const uint32_t tokens = token < a.tokens ? min(kStagedTokens, a.tokens - token) : 0;
     const uint32_t rows = tile_row < a.n ? min(a.tile_rows, a.n - tile_row) : 0;
     if (a.epilogue == GpuProduct::kSwiglu)
       write_pairs(staging, tile_row, token, rows / 2, tokens);
     else
-      write_rows(staging, tile_row, token, rows, tokens);
+      write_rows(staging, tile_row, token, rows, tokens, squares);
+  }
+  // A staged sum with what is left of the norm.
+  __device__ float staged(const float* staging, uint32_t t, uint32_t i) const {
+    const float sum = staging[t * kStagingPitch + i];
+    return kDefers ? sum * inverse[t] : sum;
   }
   __device__ void write_pairs(const float* staging, uint32_t tile_row, uint32_t token,
                               uint32_t pairs, uint32_t tokens) const {
     const uint32_t i = threadIdx.x % 32, row = tile_row + 2 * i;
     if (i >= pairs) return;
-    for (uint32_t t = threadIdx.x / 32; t < tokens; t += kProductThreads / 32) {
-      const float* sums = staging + t * kStagingPitch + 2 * i;
+    for (uint32_t t = threadIdx.x / 32; t < tokens; t += kProductThreads / 32)
       store_float(a.y, a.y_type, (token + t) * a.y_stride + row / 2,
-                  silu_times(biased(sums[0], row), biased(sums[1], row + 1)));
-    }
+                  silu_times(biased(staged(staging, t, 2 * i), row),
+                             biased(staged(staging, t, 2 * i + 1), row + 1)));
   }
   // Residuals are fetched some at a time: y may be the same memory, so no later load passes a
   // store.
   __device__ void write_rows(const float* staging, uint32_t tile_row, uint32_t token, uint32_t rows,
-                             uint32_t tokens) const {
-    constexpr uint32_t kBatch = 8, kStep = kProductThreads / 64;
+                             uint32_t tokens, Squares& squares) const {
+    constexpr uint32_t kBatch = kStagedTokens < 16 ? kStagedTokens / kTokenStep : 8;
     const uint32_t i = threadIdx.x % 64, row = tile_row + i;
     if (i >= rows) return;
     const bool adds = a.epilogue == GpuProduct::kAddResidual;
-    for (uint32_t t = threadIdx.x / 64; t < tokens; t += kBatch * kStep) {
+    float weight = 0;
+    if (kDefers && a.norm_weight != nullptr)
+      weight = widen(static_cast<const T*>(a.norm_weight)[row]);
+#pragma unroll
+    for (uint32_t first = 0; first < kStagedTokens; first += kBatch * kTokenStep) {
+      const uint32_t t = first + threadIdx.x / 64;
       float residual[kBatch];
 #pragma unroll
       for (uint32_t j = 0; j < kBatch; ++j)
-        if (adds && t + j * kStep < tokens)
-          residual[j] =
-              load_float(a.residual, a.residual_type, (token + t + j * kStep) * a.y_stride + row);
+        if (adds && t + j * kTokenStep < tokens)
+          residual[j] = load_float(a.residual, a.residual_type,
+                                   (token + t + j * kTokenStep) * a.y_stride + row);
 #pragma unroll
       for (uint32_t j = 0; j < kBatch; ++j) {
-        if (t + j * kStep >= tokens) break;
-        const float value = biased(staging[(t + j * kStep) * kStagingPitch + i], row);
-        store_float(a.y, a.y_type, (token + t + j * kStep) * a.y_stride + row,
-                    adds ? residual[j] + value : value);
+        const uint32_t at = t + j * kTokenStep;
+        if (at >= tokens) break;
+        float value = biased(staged(staging, at, i), row);
+        if (adds) value = residual[j] + value;
+        store_float(a.y, a.y_type, (token + at) * a.y_stride + row, value);
+        if (!kDefers || a.norm_weight == nullptr) continue;
+        const float y = widen(narrow<T>(value));
+        squares[first / kTokenStep + j] = fmaf(y, y, squares[first / kTokenStep + j]);
+        static_cast<T*>(a.scaled)[size_t{at} * a.n + row] = narrow<T>(y * weight);
       }
     }
+  }
+  // This block's sums of squares, rows in one order for every launch.
+  __device__ void write_squares(float* staging, const Squares& squares) const {
+    const uint32_t warp = threadIdx.x / 32;
+    hopper::named_barrier(kProductBarrier, kProductThreads);
+#pragma unroll
+    for (uint32_t j = 0; j < kStagedTokens / kTokenStep; ++j) {
+      float sum = squares[j];
+#pragma unroll
+      for (uint32_t step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+      if (threadIdx.x % 32 == 0)
+        staging[warp % 2 * kStagedTokens + warp / 2 + j * kTokenStep] = sum;
+    }
+    hopper::named_barrier(kProductBarrier, kProductThreads);
+    if (threadIdx.x < kStagedTokens)
+      a.squares[blockIdx.y * kStreamTokens + threadIdx.x] =
+          staging[threadIdx.x] + staging[kStagedTokens + threadIdx.x];
   }
   __device__ float biased(float sum, uint32_t row) const {
     return a.bias != nullptr ? sum + load_float(a.bias, a.bias_type, row) : sum;
@@ -255,13 +328,17 @@ struct StreamBlock {
 
   __device__ void multiply(float* staging) const {
     Ring ring_at;
+    Squares squares = {};
     for (uint32_t pass = 0; pass < passes(); ++pass) {
       float acc[kTiles][kTokens / 2];
       multiply_chunk(ring_at, acc);
       if constexpr (kMode == StreamMode::kChunked) add_chunks(ring_at, acc);
       if constexpr (kParts == 2) swap_sums(pass % 2, acc);
-      write_tiles(acc, pass, staging);
+      if (kDefers && pass == 0 && a.x_squares != nullptr)
+        hopper::named_barrier(kRmsBarrier, kProductThreads + 32);
+      write_tiles(acc, pass, staging, squares);
     }
+    if (kDefers && a.norm_weight != nullptr) write_squares(staging, squares);
   }
   // Sums of the tiles that the other block writes go there, and its sums of this block's tiles join
   // these: the first part of k plus the second.
@@ -318,12 +395,13 @@ struct StreamBlock {
 };
 
 template <class T, int kTokens, int kTiles, int kParts, StreamMode kMode>
-__global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
+__global__ void __launch_bounds__(stream_threads(kTokens), kTokens <= 16 ? 3 : 2)
     stream_product(const __grid_constant__ CUtensorMap w_map,
                    const __grid_constant__ CUtensorMap x_map, const StreamArgs a) {
   extern __shared__ unsigned char shared[];
   __shared__ uint64_t full[kMaxSlots], empty[kMaxSlots], swap_barriers[2];
   __shared__ float staging[(kTokens < 32 ? kTokens : 32) * kStagingPitch];
+  __shared__ float inverse[kStreamTokens];
   hopper::let_next_start();
   // The same for the whole warp, and known to be: matrix products may not stand in divergent code.
   const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
@@ -338,6 +416,7 @@ __global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
   block.swap = block.ring + a.n_slots * a.slot_bytes;
   block.arrived = hopper::shared_address(swap_barriers);
   block.drained = block.arrived + 8;
+  block.inverse = inverse;
   block.rank = blockIdx.y % kParts;
   block.first_tile = blockIdx.y / kParts * a.tiles;
   block.first_token = blockIdx.x * kTokens;
@@ -346,6 +425,7 @@ __global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
   block.first_subtile = block.rank * (subtiles / kParts);
   block.my_subtiles = block.rank + 1 == kParts ? subtiles - block.first_subtile : subtiles / kParts;
 
+  if (threadIdx.x < kStreamTokens) inverse[threadIdx.x] = 1;
   if (threadIdx.x == kProductThreads) {
     hopper::prefetch_map(&w_map);
     hopper::prefetch_map(&x_map);
@@ -368,6 +448,9 @@ __global__ void __launch_bounds__(kStreamThreads, kTokens <= 16 ? 3 : 2)
       block.feed();
     else
       hopper::wait_for_previous();
+  } else if (warp > kProductThreads / 32) {
+    hopper::wait_for_previous();
+    if (block.kDefers && a.x_squares != nullptr) block.find_rms();
   } else {
     hopper::wait_for_previous();
     block.multiply(staging);

@@ -35,6 +35,8 @@ struct StreamWish {
 bool can_stream(const GpuProduct& args);
 
 StreamCut stream_cut(const GpuProduct& args, const StreamWish& wish, size_t n_sms);
+// Blocks, each of which leaves sums of squares where a norm is deferred.
+size_t stream_norm_parts(const GpuProduct& args, const StreamCut& cut);
 void gpu_product_stream(const GpuProduct& args, const StreamCut& cut, CudaStream stream);
 
 // gpu_product with the streaming kernel cut as wished.

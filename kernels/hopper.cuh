@@ -82,6 +82,10 @@ __device__ inline uint32_t cluster_rank() {
 __device__ inline void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Arrives at the same barrier without waiting.
+__device__ inline void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 // Ordinary stores to shared memory before it are seen by the copy engine and the matrix units.
 __device__ inline void async_proxy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -38,6 +38,7 @@
 //   activations  workspace      [R, inputs + outputs] a of the largest product, and cuBLASLt's
 //                residual       [R, hidden] + tp   a
 //                qkv, attended, gated as above, R rows
+//                deferred norms [32, hidden]       a, and 32 of 1024 sums f32
 //                partial        [R, hidden]        f32, where tp > 1
 //                attention      parts of sums, [context positions / 512 + …, h, d + 4] f32
 //                RoPE table     [context, d / 2, 2] f32
@@ -238,6 +239,7 @@ size_t buffer_bytes(const Sizes& s) {
 constexpr size_t kGpuAlignment = 256;
 constexpr size_t kCublasBytes = size_t{32} << 20;
 constexpr size_t kStreamTokens = 32;                     // rows that no product needs cuBLASLt for
+constexpr size_t kNormParts = 1024;                      // sums of squares of a deferred norm
 constexpr size_t kDecodeHeaderBytes = size_t{16} << 10;  // at most
 constexpr size_t kSpareParts = 1024;
 constexpr size_t kShortestRun = 8;  // rows of a sequence that attention takes together
@@ -282,6 +284,8 @@ size_t gpu_activation_bytes(const Sizes& s) {
   bytes += gpu_rounded(times(times(rows, s.spec.hidden) + s.stage.tp, a));
   for (const size_t width : {(s.h + 2 * s.kv) * d, s.h * d, s.f})
     bytes += gpu_rounded(times(rows, width, a));
+  bytes += gpu_rounded(times(kStreamTokens, s.spec.hidden, a)) +
+           gpu_rounded(times(kNormParts, kStreamTokens, f32));
   if (s.stage.tp > 1) bytes += gpu_rounded(times(rows, s.spec.hidden, f32));
   return bytes + gpu_rounded(gpu_attention_bytes(s)) + gpu_rounded(times(limits.context, d, f32));
 }

@@ -1,5 +1,6 @@
 // A layer in six launches: QKV with its norm; QK norm, RoPE and the cache; attention; O onto the
-// residual stream; gate and up with their norm and SwiGLU; down onto the residual stream.
+// residual stream; gate and up with their norm and SwiGLU; down onto the residual stream. In a
+// decode step attention does what stands before it, and few tokens' norms are part of the products.
 #include "runtime/gpu_decoder.h"
 
 #include <algorithm>
@@ -52,6 +53,8 @@ GpuActivations take_activations(const DecoderShape& s, GpuArena& arena, kernels:
   act.qkv = arena.take_elements(rows * qkv_width(s), dtype);
   act.attended = arena.take_elements(rows * s.shard.heads.size() * s.spec.head_dim, dtype);
   act.gated = arena.take_elements(rows * s.shard.ffn.size(), dtype);
+  act.scaled = arena.take_elements(kernels::kStreamTokens * s.spec.hidden, dtype);
+  act.squares = arena.take_of<float>(kernels::kMaxNormParts * kernels::kStreamTokens);
   if (s.shard.tp > 1) act.partial = arena.take_of<float>(rows * s.spec.hidden);
   act.attention = arena.take(attention_bytes(s));
   act.rope_table = upload_rope_table(s, arena, stream);
@@ -94,6 +97,7 @@ void GpuDecoder::embed(const GpuPass& pass) {
 }
 
 void GpuDecoder::forward(const GpuPass& pass) {
+  norm_parts_ = 0;
   for (size_t i = 0; i < weights_.layers.size(); ++i) layer(i, pass);
 }
 
@@ -173,16 +177,29 @@ void GpuDecoder::measure_products() {
 void GpuDecoder::layer(size_t i, const GpuPass& pass) {
   const LayerWeights& w = weights_.layers[i];
   const size_t tokens = pass.rows.tokens;
+  const bool last = i + 1 == weights_.layers.size();
   begin(i, StepPart::qkv);
-  products_.run(qkv_product(i, tokens), stream_.gpu());
+  products_.run(with_deferred_norm(qkv_product(i, tokens)), stream_.gpu());
   attend(i, pass);
   begin(i, StepPart::o);
   add_row_parallel(i, StepPart::o, act_.attended, w.o, w.o_bias,
-                   shape_.shard.heads.size() * shape_.spec.head_dim, tokens);
+                   shape_.shard.heads.size() * shape_.spec.head_dim, tokens, w.post_norm);
   begin(i, StepPart::ffn);
-  products_.run(gate_up_product(i, tokens), stream_.gpu());
+  products_.run(with_deferred_norm(gate_up_product(i, tokens)), stream_.gpu());
   add_row_parallel(i, StepPart::ffn, act_.gated, w.down, w.down_bias, shape_.shard.ffn.size(),
-                   tokens);
+                   tokens, last ? In{} : weights_.layers[i + 1].input_norm);
+}
+
+// The same product of rows that the last one has scaled, where it has.
+GpuProduct GpuDecoder::with_deferred_norm(GpuProduct product) {
+  if (norm_parts_ == 0) return product;
+  product.x = act_.scaled;
+  product.x_stride = product.k;
+  product.norm_weight = {};
+  product.x_squares = act_.squares;
+  product.x_parts = norm_parts_;
+  norm_parts_ = 0;
+  return product;
 }
 
 // attended = softmax(rot(q) · rot(k)ᵀ / √d) v over the cache, after k and v have joined it.
@@ -191,22 +208,6 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
   const size_t h = shape_.shard.heads.size(), kv = shape_.shard.kv_heads.size();
   const size_t d = shape_.spec.head_dim;
 
-  kernels::GpuQkvPost post;
-  post.qkv = act_.qkv;
-  post.q_norm = w.q_norm;
-  post.k_norm = w.k_norm;
-  post.eps = static_cast<float>(shape_.spec.norm_eps);
-  post.rope = act_.rope_table;
-  post.cache = cache_.layer(i);
-  post.rows = pass.rows;
-  post.n_heads = h;
-  post.n_kv_heads = kv;
-  post.head_dim = d;
-  post.stride = qkv_width(shape_);
-  post.dependent_launch = true;
-  kernels::gpu_qkv_post(post, stream_.gpu());
-
-  begin(i, StepPart::attention);
   const bool windowed = shape_.layers.begin + i >= shape_.spec.full_attention_layers;
   kernels::GpuAttention args;
   args.q = act_.qkv;
@@ -227,15 +228,39 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
   args.invariant = shape_.invariant;
   args.dependent_launch = true;
   args.workspace = act_.attention;
+  if (pass.single == nullptr && !w.q_norm && !w.k_norm && kernels::gpu_attention_rotates(args)) {
+    args.rope = act_.rope_table;
+    begin(i, StepPart::attention);
+    return kernels::gpu_attention(args, stream_.gpu());
+  }
+
+  kernels::GpuQkvPost post;
+  post.qkv = act_.qkv;
+  post.q_norm = w.q_norm;
+  post.k_norm = w.k_norm;
+  post.eps = static_cast<float>(shape_.spec.norm_eps);
+  post.rope = act_.rope_table;
+  post.cache = cache_.layer(i);
+  post.rows = pass.rows;
+  post.n_heads = h;
+  post.n_kv_heads = kv;
+  post.head_dim = d;
+  post.stride = qkv_width(shape_);
+  post.dependent_launch = true;
+  kernels::gpu_qkv_post(post, stream_.gpu());
+  begin(i, StepPart::attention);
   kernels::gpu_attention(args, stream_.gpu());
 }
 
 // residual += x wᵀ + bias, where x and w hold this rank's columns only: on one rank in the product
 // itself, else chunk sums inside the rank, then over ranks, by one tree.
 void GpuDecoder::add_row_parallel(size_t i, StepPart part, In x, In w, In bias, size_t k,
-                                  size_t tokens) {
+                                  size_t tokens, In next_norm) {
   const size_t hidden = shape_.spec.hidden;
-  products_.run(row_parallel_product(x, w, bias, k, tokens), stream_.gpu());
+  GpuProduct product = row_parallel_product(x, w, bias, k, tokens);
+  if (next_norm.dtype == DType::bf16 && hidden % 8 == 0)
+    product.defer = {next_norm, act_.scaled, act_.squares};
+  norm_parts_ = products_.run(product, stream_.gpu());
   if (group_.size() == 1) return;
   begin(i, StepPart::all_reduce);
   parallel::ResidualSum sum;

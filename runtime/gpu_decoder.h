@@ -20,6 +20,8 @@ struct GpuActivations {
   kernels::Out qkv;                   // [T, (h + 2 kv) d]
   kernels::Out attended;              // [T, h d]
   kernels::Out gated;                 // [T, f]
+  kernels::Out scaled;                // [kStreamTokens, hidden], of deferred norms
+  float* squares = nullptr;           // [kMaxNormParts, kStreamTokens], of the same
   float* partial = nullptr;           // [T, hidden], where tp > 1
   std::byte* attention = nullptr;     // workspace
   const float* rope_table = nullptr;  // [context, head_dim / 2, 2]
@@ -29,7 +31,8 @@ struct GpuActivations {
 struct GpuPass {
   const int32_t* ids = nullptr;  // [tokens], first stage
   kernels::GpuRows rows;
-  const int32_t* single = nullptr;  // kernels/gpu_attention.h
+  // kernels/gpu_attention.h; null only where each row is the newest of a sequence of its own.
+  const int32_t* single = nullptr;
   const kernels::GpuTile* tiles = nullptr;
   kernels::GpuRowCounts counts;
   size_t max_context = 0;
@@ -63,8 +66,10 @@ class GpuDecoder {
                                            size_t tokens) const;
   void layer(size_t i, const GpuPass& pass);
   void attend(size_t i, const GpuPass& pass);
+  kernels::GpuProduct with_deferred_norm(kernels::GpuProduct product);
+  // `next_norm` of the rows that this leaves, null where none follows.
   void add_row_parallel(size_t i, StepPart part, kernels::In x, kernels::In w, kernels::In bias,
-                        size_t k, size_t tokens);
+                        size_t k, size_t tokens, kernels::In next_norm);
   // Part of layer i begins.
   void begin(size_t i, StepPart part) {
     mark(clock_, part, static_cast<int32_t>(shape_.layers.begin + i));
@@ -78,6 +83,7 @@ class GpuDecoder {
   kernels::Stream& stream_;
   StepClock* clock_;
   GpuActivations act_;
+  size_t norm_parts_ = 0;  // of the norm that the last product deferred
 };
 
 }  // namespace weft::runtime

@@ -51,7 +51,7 @@ GpuProducts::GpuProducts(const DecoderShape& shape, size_t max_rows, size_t max_
   }
 }
 
-void GpuProducts::run(GpuProduct product, kernels::CudaStream stream) {
+size_t GpuProducts::run(GpuProduct product, kernels::CudaStream stream) {
   product.invariant = invariant_;
   product.dependent_launch = true;
   product.workspace = workspace_;
@@ -61,7 +61,10 @@ void GpuProducts::run(GpuProduct product, kernels::CudaStream stream) {
     if (gated) written.epilogue = GpuProduct::kStore;
     product.plan = cublas_->plan(written);
   }
+  const size_t parts = product.defer.weight ? kernels::gpu_product_norm_parts(product) : 0;
+  if (parts == 0) product.defer = {};
   kernels::gpu_product(product, stream);
+  return parts;
 }
 
 void GpuProducts::adopt(std::string_view choices) {

@@ -19,8 +19,9 @@ class GpuProducts {
   // For products of a stage's layers over max_rows tokens, and of a head over max_sampled.
   GpuProducts(const DecoderShape& shape, size_t max_rows, size_t max_sampled, GpuArena& arena);
 
-  // Fills in what all products share, and runs.
-  void run(kernels::GpuProduct product, kernels::CudaStream stream);
+  // Fills in what all products share, and runs. A norm is deferred where it may be: returns the
+  // parts of its squares, or 0.
+  size_t run(kernels::GpuProduct product, kernels::CudaStream stream);
 
   // Of measurements on another rank, as choices() gave them.
   void adopt(std::string_view choices);

@@ -187,13 +187,35 @@ void time_decode(cudaStream_t stream, size_t n, size_t context, size_t layers, d
   std::iota(sequence.begin(), sequence.end(), 0);
   batch.rows(positions, sequence);
   const Array<std::byte> workspace(gpu_attention_workspace_bytes(n, n * context, kHeads, kDim));
+  const Array<float> rope(context * kDim);
+  fill(rope);
+  const Decode after_post = [&](const GpuAttention& a, cudaStream_t on) {
+    GpuQkvPost post;
+    post.qkv = {const_cast<void*>(a.q.data), DType::bf16};
+    post.rope = rope.data();
+    post.cache = a.cache;
+    post.rows = a.rows;
+    post.n_heads = kHeads;
+    post.n_kv_heads = kKvHeads;
+    post.head_dim = kDim;
+    post.stride = kWidth;
+    post.dependent_launch = true;
+    gpu_qkv_post(post, on);
+    gpu_attention(a, on);
+  };
+  const Decode with_post = [&](GpuAttention a, cudaStream_t on) {
+    a.rope = rope.data();
+    gpu_attention(a, on);
+  };
   const struct {
     const char* name;
     Decode decode;
     bool invariant;
   } ways[] = {{"", gpu_attention, false},
               {" invariant", gpu_attention, true},
-              {" by lanes", decode_as<LaneRing, 4, 3>, false}};
+              {" by lanes", decode_as<LaneRing, 4, 3>, false},
+              {" after post", after_post, false},
+              {" with post", with_post, false}};
   for (const auto& way : ways) {
     const double us = time_us(stream,
                               [&] {

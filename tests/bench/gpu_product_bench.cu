@@ -2,7 +2,8 @@
 // DeepSeek-Coder 33B's in one graph, every layer with weights of its own. Times are medians of
 // graph replays between events; bytes are the weights'.
 //
-//   gpu_product_bench [ops] [chain] [cuts] [cublas] [prefill]    (all where none is named)
+//   gpu_product_bench [ops] [chain] [cuts] [cublas] [prefill]    (all where none is
+//   named)
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -81,6 +82,8 @@ class Device {
     norm = make(kHidden * 2, 2, 5);
     workspace = make(gpu_product_workspace_bytes(kMaxTokens, 2 * kFfn, kHidden), 1, 6);
     logits = make(kMaxTokens * kVocab * 4, 1, 7);
+    scaled = make(kStreamTokens * kHidden * 2, 2, 9);
+    squares = make(kMaxNormParts * kStreamTokens * 4, 2, 10);
     cublas_workspace = make(kCublasWorkspaceBytes, 1, 8);
     check(cudaDeviceSynchronize(), "fill");
   }
@@ -153,7 +156,7 @@ class Device {
   size_t layers() const { return layers_; }
 
   cudaStream_t stream = nullptr;
-  void *x, *qkv, *act, *norm, *workspace, *logits, *cublas_workspace;
+  void *x, *qkv, *act, *norm, *workspace, *logits, *scaled, *squares, *cublas_workspace;
 
  private:
   void* make(size_t bytes, float scale, uint32_t seed) {
@@ -202,6 +205,30 @@ double chain_ms(Device& device, size_t tokens, bool dependent, const Multiply& m
   });
 }
 
+// The chain as a step has it: norms deferred from product to product.
+double deferred_chain_ms(Device& device, size_t tokens) {
+  return device.ms([&] {
+    size_t parts = 0;
+    for (size_t layer = 0; layer < device.layers(); ++layer)
+      for (const Shape& shape : kLayer) {
+        GpuProduct a = device.product(shape, layer, tokens, true);
+        if (shape.norm && parts > 0) {
+          a.norm_weight = {};
+          a.x = {device.scaled, DType::bf16};
+          a.x_squares = static_cast<const float*>(device.squares);
+          a.x_parts = parts;
+        }
+        if (shape.epilogue == GpuProduct::kAddResidual) {
+          a.defer = {{device.norm, DType::bf16},
+                     {device.scaled, DType::bf16},
+                     static_cast<float*>(device.squares)};
+          parts = gpu_product_norm_parts(a);
+        }
+        gpu_product(a, device.stream);
+      }
+  });
+}
+
 void ops(Device& device, double ceiling) {
   for (size_t tokens : {1, 8, 32, 64, 128})
     for (const Shape& shape : {kLayer[0], kLayer[1], kLayer[2], kLayer[3], kHead})
@@ -219,6 +246,9 @@ void chain(Device& device, double ceiling) {
                 1e3 * chain_ms(device, tokens, dependent,
                                [&](const GpuProduct& a) { gpu_product(a, device.stream); }),
                 bytes, ceiling);
+  for (size_t tokens : {1, 8, 16, 32})
+    print_row("chain", "overlapped, norms deferred", tokens,
+              1e3 * deferred_chain_ms(device, tokens), bytes, ceiling);
 }
 
 // Ways to cut the work, over the whole chain and over one large product, in which boundaries cost

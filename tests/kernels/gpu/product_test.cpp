@@ -94,11 +94,11 @@ Tensor reference_x(const Problem& p, Stream& stream) {
   return normed;
 }
 
-std::vector<float> reference(const Problem& p) {
+// x: rows p.x_stride apart.
+std::vector<float> reference_of(const Problem& p, const Tensor& x) {
   ThreadPool pool(1);
   Stream stream(pool);
   const Case& c = p.c;
-  const Tensor x = reference_x(p, stream);
   std::vector<float> sums(c.tokens * c.n);
   Gemm gemm_args;
   gemm_args.x = x.in();
@@ -121,6 +121,12 @@ std::vector<float> reference(const Problem& p) {
     products[i] = static_cast<float>(gate / (1 + std::exp(-gate)) * sums[2 * i + 1]);
   }
   return products;
+}
+
+std::vector<float> reference(const Problem& p) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  return reference_of(p, reference_x(p, stream));
 }
 
 // The matrix units add with less care than float32, and a normalised x may round the other way.
@@ -285,6 +291,77 @@ TEST(GpuProduct, EveryCut) {
             }
           }
     }
+}
+
+// Rows that a first product scales, and what a second one makes of them, beside the exact norm.
+void expect_deferred_norm(size_t tokens, size_t n, size_t k, GpuProduct::Epilogue epilogue) {
+  Problem first({tokens, n, k, DType::bf16, GpuProduct::kAddResidual, true});
+  Problem second({tokens, 66, n, DType::bf16, epilogue, true});
+  second.x_stride = n;
+  const std::string text = first.c.text() + ", then " + second.c.text();
+  const GpuTensor weight = GpuTensor::random(DType::bf16, n, 6);
+  GpuTensor scaled(DType::bf16, tokens * n);
+  GpuTensor squares(DType::f32, kMaxNormParts * kStreamTokens);
+  GpuProduct a = first.args();
+  const size_t parts = gpu_product_norm_parts(a);
+  ASSERT_GT(parts, 0u);
+  a.defer = {weight.in(), scaled.out(), squares.out().as<float>()};
+  a.dependent_launch = true;
+  gpu_product(a, nullptr);
+  GpuProduct b = second.args();
+  b.x = scaled.in();
+  b.x_squares = squares.in().as<float>();
+  b.x_parts = parts;
+  b.eps = 1e-3f;
+  b.dependent_launch = true;
+  gpu_product(b, nullptr);
+  EXPECT_TRUE(test::near(first.result(), reference(first), DType::bf16, text));
+
+  const std::vector<float> y = first.result(), w = weight.uploaded().values();
+  std::vector<float> rows(tokens * n);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = y[i] * w[i % n];
+  Tensor rounded(DType::bf16, rows.size());
+  convert(rows.data(), DType::f32, rounded.out().data, DType::bf16, rows.size());
+  ASSERT_EQ(scaled.fetch().values(), rounded.values()) << text;
+
+  rows = rounded.values();
+  for (size_t t = 0; t < tokens; ++t) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += double{y[t * n + i]} * y[t * n + i];
+    const double rms = std::sqrt(sum / static_cast<double>(n) + 1e-3);
+    for (size_t i = 0; i < n; ++i) rows[t * n + i] = static_cast<float>(rows[t * n + i] / rms);
+  }
+  Tensor x(DType::f32, rows.size());
+  std::copy(rows.begin(), rows.end(), x.out().as<float>());
+  EXPECT_TRUE(test::near(second.result(), reference_of(second, x), DType::bf16, text));
+}
+
+TEST(GpuProduct, DeferredNormAgainstDouble) {
+  WEFT_NEEDS_GPU();
+  for (size_t tokens : {1, 2, 7, 8, 9, 16, 17, 31, 32})
+    for (size_t n : {72, 520, 2056})
+      for (size_t k : {136, 2056})
+        for (GpuProduct::Epilogue epilogue :
+             {GpuProduct::kSwiglu, GpuProduct::kStore, GpuProduct::kAddResidual})
+          expect_deferred_norm(tokens, n, k, epilogue);
+}
+
+TEST(GpuProduct, NormsThatAreNotDeferred) {
+  WEFT_NEEDS_GPU();
+  const auto parts = [](const Case& c) {
+    Problem p(c);
+    return gpu_product_norm_parts(p.args());
+  };
+  const Case c{8, 64, 64, DType::bf16, GpuProduct::kAddResidual};
+  EXPECT_GT(parts(c), 0u);
+  Case many = c, half = c, store = c, fixed = c, odd = c;
+  many.tokens = kStreamTokens + 1;
+  half.dtype = DType::f16;
+  store.epilogue = GpuProduct::kStore;
+  fixed.invariant = true;
+  odd.k = 65;
+  for (const Case& other : {many, half, store, fixed, odd})
+    EXPECT_EQ(parts(other), 0u) << other.text();
 }
 
 // A chain in which each product reads what the one before wrote, with and without overlap.
