@@ -72,8 +72,11 @@ TEST(Calibrate, TwoRanksHaveCurvesOfBothAndOfTheirLinks) {
   const CommandResult made = calibrate(2, folder / "cpu.yaml");
   ASSERT_EQ(made.status, 0) << made.err;
   const MachineProfile profile = planner::read_machine_profile(folder / "cpu.yaml");
-  ASSERT_EQ(profile.products.size(), 2u);
-  EXPECT_EQ(profile.products[1].ranks, 2u);
+  ASSERT_EQ(profile.products.size(), 4u) << "from memory and from a cache, of one rank and of two";
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(profile.products[i].ranks, 1 + i / 2);
+    EXPECT_EQ(profile.products[i].cached, i % 2 == 1);
+  }
   ASSERT_EQ(profile.overheads.size(), 2u);
   EXPECT_EQ(profile.all_reduce.at(0).ranks, 2u);
   EXPECT_EQ(profile.send_recv_inside.size(), 1u);
