@@ -251,6 +251,7 @@ void Job::start_engine() {
   engine.shares_gpu = device_.n_sharing > 1;
   engine.transport = options_.device.transport;
   engine.graphs = options_.device.graphs;
+  engine.map_files = options_.mmap;
   guardian_.set_drain_grace(options_.drain_s);
   Progress progress("loading weights");
   if (leads()) engine.progress = [&](size_t done, size_t total) { progress.show(done, total); };
@@ -259,16 +260,19 @@ void Job::start_engine() {
 }
 
 void Job::report_load() const {
-  size_t useful = 0, read = 0;
+  size_t useful = 0, read = 0, mapped = 0;
   for (const runtime::LoadReport& report : parallel::gather(session_, engine_->load_report())) {
     useful += report.useful_bytes;
     read += report.read_bytes;
+    mapped += report.mapped_bytes;
   }
   if (!leads()) return;
   if (device_.gpu) spdlog::info("rank 0 on {} ({})", device_.name, device_.product);
-  spdlog::info("layout {}: loaded {} useful, {} read, in {:.2f} s; {} threads on rank 0",
+  spdlog::info("layout {}: loaded {} useful, {} read, in {:.2f} s; {}{} threads on rank 0",
                planner::layout_text(plan_), human_bytes(useful), human_bytes(read),
-               engine_->load_report().seconds, engine_->n_threads());
+               engine_->load_report().seconds,
+               mapped == 0 ? "" : human_bytes(mapped) + " of it mapped in place; ",
+               engine_->n_threads());
 }
 
 // What each stage's first rank did with its time.

@@ -109,6 +109,9 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   add_device_options(command, o.device);
   command.add_option("--threads", o.threads, "Threads of each rank (default: its share of cores)")
       ->check(CLI::Range(1, 1024));
+  command.add_flag("!--no-mmap", o.mmap,
+                   "On CPU ranks, copy the checkpoint into memory of each rank's own instead of "
+                   "mapping its files, which ranks and jobs of a host share");
   command.add_flag("!--no-bind", o.bind,
                    "Leave ranks on the CPUs where the launcher put them (default: each gets whole "
                    "cores of its own, where there are enough)");

@@ -39,6 +39,7 @@ struct RunOptions {
   bool json = false;
   DeviceOptions device;
   size_t threads = 0;  // 0: this rank's share of cores
+  bool mmap = true;    // on the CPU: the checkpoint's pages in place of copies
   bool bind = true;    // to whole cores, where that helps
   bool guardian = true;
   std::optional<double> step_limit_s;  // none: from the plan

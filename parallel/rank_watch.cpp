@@ -23,6 +23,8 @@ constexpr int64_t kLongestLeaveNs = 30'000'000'000;
 // Of a core. A rank that waits takes less (see Patience), one that computes more, even where many
 // share a core.
 constexpr double kBusy = 0.07;
+constexpr const char* kBusErrorHint =
+    ": a file that it maps was cut short, or cannot be read; was the checkpoint changed?";
 
 // Files of /proc are made when they are read: a page holds what is wanted of these.
 std::string read_proc_file(pid_t pid, const char* name) {
@@ -98,7 +100,8 @@ std::optional<Fault> RankWatch::look(int64_t now_ns) {
                    fmt::format("ended with status {} before the job was done", status)};
     const int signal_number = WTERMSIG(wait_status_);
     return Fault{FaultKind::died, 128 + signal_number,
-                 fmt::format("killed by signal {} ({})", signal_number, strsignal(signal_number))};
+                 fmt::format("killed by signal {} ({}){}", signal_number, strsignal(signal_number),
+                             signal_number == SIGBUS ? kBusErrorHint : "")};
   }
   if (page_.failed.load(std::memory_order_acquire))
     return Fault{FaultKind::error, page_.failure_status, page_.failure_text()};

@@ -2,6 +2,8 @@
 #include "runtime/checkpoint.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,10 @@
 #include "runtime/base/sha256.h"
 #include "runtime/json_text.h"
 #include "runtime/tensor_list.h"
+
+#ifndef MADV_POPULATE_READ  // Linux 5.14
+#define MADV_POPULATE_READ 22
+#endif
 
 namespace weft::runtime {
 namespace {
@@ -98,6 +104,38 @@ bool is_harmless(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kHeadName;
 }
 
+// Calls work(thread, piece) for every piece, on all threads of the pool. They take the pieces in
+// the file's order: the kernel reads ahead of one position in a file, and threads far apart would
+// each undo the other's.
+template <class Work>
+void in_order(kernels::ThreadPool& pool, size_t n_pieces, const Work& work) {
+  std::atomic<size_t> next{0};
+  pool.split(std::min(n_pieces, pool.n_threads()), 1, [&](size_t thread, size_t) {
+    for (size_t piece = next++; piece < n_pieces; piece = next++) work(thread, piece);
+  });
+}
+
+size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+// Asks about a byte here and there, from the first on: files are read front to back, and a wrong
+// yes only costs time.
+bool in_page_cache(const File& file, uint64_t offset, size_t n_bytes) {
+  constexpr size_t kStep = size_t{128} << 10;
+  for (size_t at = 0; at < n_bytes; at += kStep) {
+    char byte;
+    const iovec to{&byte, 1};
+    if (preadv2(file.fd(), &to, 1, static_cast<off_t>(offset + at), RWF_NOWAIT) != 1) return false;
+  }
+  return true;
+}
+
+// Without Linux 5.14 pages are found as they are first read.
+void populate(const File& file, uint64_t offset, std::byte* at, size_t n_bytes) {
+  if (madvise(at, n_bytes, MADV_POPULATE_READ) == 0 || errno == EINVAL) return;
+  throw system_error(
+      fmt::format("cannot map {} bytes of {} at offset {}", n_bytes, file.path(), offset), errno);
+}
+
 template <class Places>
 void log_extra(const std::vector<SafetensorsFile>& files, const Places& places,
                const std::string& folder) {
@@ -169,33 +207,69 @@ TensorSource::Place Checkpoint::place(const std::string& name) const {
   return it == places_.end() ? Place{} : Place{it->second.file, it->second.offset};
 }
 
-void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, void* to,
-                           kernels::ThreadPool& pool) {
+Checkpoint::Rows Checkpoint::rows(const std::string& name, size_t begin, size_t end) const {
   const auto it = places_.find(name);
   if (it == places_.end()) throw input_error("the checkpoint has no tensor {}", name);
-  const Stored& place = it->second;
-  if (begin > end || end > place.info.shape.at(0))
-    throw input_error("tensor {}: rows {}..{} of {}", name, begin, end, place.info.shape[0]);
-  const size_t row_bytes =
-      n_elements(place.info.shape) / place.info.shape[0] * dtype_bytes(place.info.dtype);
-  const File& file = files_[place.file].file;
-  const uint64_t offset = place.offset + begin * row_bytes;
+  const auto& [info, file, offset] = it->second;
+  if (begin > end || end > info.shape.at(0))
+    throw input_error("tensor {}: rows {}..{} of {}", name, begin, end, info.shape[0]);
+  const size_t row_bytes = n_elements(info.shape) / info.shape[0] * dtype_bytes(info.dtype);
+  return {files_[file].file, offset + begin * row_bytes, (end - begin) * row_bytes};
+}
+
+void Checkpoint::read_rows(const std::string& name, size_t begin, size_t end, void* to,
+                           kernels::ThreadPool& pool) {
+  const Rows from = rows(name, begin, end);
   auto* out = static_cast<std::byte*>(to);
-  const size_t n_bytes = (end - begin) * row_bytes;
   // Pieces end where the destination's huge pages do, so that no two threads touch one first.
   const size_t into_page = reinterpret_cast<uintptr_t>(to) % kReadBytes;
-  const size_t n_pieces = (into_page + n_bytes + kReadBytes - 1) / kReadBytes;
-  const auto read_piece = [&](size_t piece) {
-    const size_t from = std::max(piece * kReadBytes, into_page) - into_page;
-    const size_t until = std::min((piece + 1) * kReadBytes - into_page, n_bytes);
-    file.read_at(offset + from, out + from, until - from);
-    bytes_read_ += until - from;
-  };
-  // The threads take the pieces in the file's order: the kernel reads ahead of one position in a
-  // file, and threads far apart would each undo the other's.
-  std::atomic<size_t> next{0};
-  pool.split(std::min(n_pieces, pool.n_threads()), 1, [&](size_t, size_t) {
-    for (size_t piece = next++; piece < n_pieces; piece = next++) read_piece(piece);
+  in_order(pool, (into_page + from.bytes + kReadBytes - 1) / kReadBytes, [&](size_t, size_t piece) {
+    const size_t first = std::max(piece * kReadBytes, into_page) - into_page;
+    const size_t until = std::min((piece + 1) * kReadBytes - into_page, from.bytes);
+    from.file.read_at(from.offset + first, out + first, until - first);
+    bytes_read_ += until - first;
+  });
+}
+
+std::optional<uint64_t> Checkpoint::file_offset(const std::string& name, size_t row) const {
+  return rows(name, row, row).offset;
+}
+
+void Checkpoint::map_rows(const std::string& name, size_t begin, size_t end, void* to,
+                          kernels::ThreadPool& pool) {
+  const Rows from = rows(name, begin, end);
+  auto* out = static_cast<std::byte*>(to);
+  const size_t page = page_bytes();
+  WEFT_EXPECT((from.offset - reinterpret_cast<uintptr_t>(to)) % page == 0);
+  const size_t lead = std::min<size_t>((page - from.offset % page) % page, from.bytes);
+  const size_t whole = (from.bytes - lead) / page * page;
+  const size_t rest = from.bytes - lead - whole;
+  // Pages shared with other tensors stay anonymous.
+  from.file.read_at(from.offset, out, lead);
+  from.file.read_at(from.offset + lead + whole, out + lead + whole, rest);
+  bytes_read_ += lead + rest;
+  if (whole == 0) return;
+  const Rows mapped{from.file, from.offset + lead, whole};
+  if (mmap(out + lead, whole, PROT_READ, MAP_PRIVATE | MAP_FIXED, from.file.fd(),
+           static_cast<off_t>(mapped.offset)) == MAP_FAILED)
+    throw system_error(fmt::format("cannot map {} bytes of {} at offset {}", whole,
+                                   from.file.path(), mapped.offset),
+                       errno);
+  bring_in(mapped, out + lead, pool);
+}
+
+void Checkpoint::bring_in(const Rows& rows, std::byte* to, kernels::ThreadPool& pool) {
+  passed_.resize(std::max(passed_.size(), pool.n_threads()));
+  in_order(pool, (rows.bytes + kReadBytes - 1) / kReadBytes, [&](size_t thread, size_t piece) {
+    const size_t first = piece * kReadBytes;
+    const size_t n_bytes = std::min(kReadBytes, rows.bytes - first);
+    if (!in_page_cache(rows.file, rows.offset + first, n_bytes)) {
+      Pages& passed = passed_[thread];
+      if (passed.bytes() == 0) passed = Pages(kReadBytes);
+      rows.file.read_at(rows.offset + first, passed.data(), n_bytes);
+    }
+    populate(rows.file, rows.offset + first, to + first, n_bytes);
+    bytes_read_ += n_bytes;
   });
 }
 

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/base/pages.h"
 #include "runtime/safetensors.h"
 #include "runtime/tensor_source.h"
 
@@ -25,6 +27,9 @@ class Checkpoint final : public TensorSource {
   Place place(const std::string& name) const override;
   void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                  kernels::ThreadPool& pool) override;
+  std::optional<uint64_t> file_offset(const std::string& name, size_t row) const override;
+  void map_rows(const std::string& name, size_t begin, size_t end, void* to,
+                kernels::ThreadPool& pool) override;
   std::string fingerprint() const override;
   size_t bytes_read() const override { return bytes_read_; }
 
@@ -35,11 +40,22 @@ class Checkpoint final : public TensorSource {
     uint64_t offset = 0;  // in the file
   };
 
+  struct Rows {
+    const File& file;
+    uint64_t offset;  // in the file
+    size_t bytes;
+  };
+  Rows rows(const std::string& name, size_t begin, size_t end) const;
+  // Pages of a file that are already mapped at `to`: into the page cache, in large reads, and from
+  // there into the page table.
+  void bring_in(const Rows& rows, std::byte* to, kernels::ThreadPool& pool);
+
   void advise(int access) const;  // the kernel on how the files will be read: POSIX_FADV_…
 
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Stored> places_;
   std::atomic<size_t> bytes_read_ = 0;
+  std::vector<Pages> passed_;  // one a thread: what only passes through on its way to the cache
 };
 
 }  // namespace weft::runtime

@@ -79,7 +79,7 @@ Engine::Engine(const parallel::MpiSession& session, const planner::ModelSpec& sp
       drain_s_(options.drain_s) {
   connect(plan, options);
   if (gpu_stream_) parallel::agree(session, [&] { take_gpu_memory(plan, options.results); });
-  load_unless_drained([&] { load(plan, source, options.progress); });
+  load_unless_drained([&] { load(plan, source, options); });
   if (options.clocks) clock_.emplace(stream_.gpu());
   std::unique_ptr<StageBackend> made;
   std::string choices;
@@ -160,10 +160,10 @@ void Engine::take_gpu_memory(const planner::Plan& plan, ResultShape result_shape
   arena_ = GpuArena(gpu_parts_.total());
 }
 
-void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress) {
+void Engine::load(const planner::Plan& plan, TensorSource& source, const EngineOptions& options) {
   const LoadProgress report = [&](size_t done, size_t total) {
     if (watch_.n_drains() > 0) throw run_error("asked to end while weights were loaded");
-    if (progress) progress(done, total);
+    if (options.progress) options.progress(done, total);
   };
   std::vector<size_t> tp_ranks;
   for (int rank : neighbours(session_, place_))
@@ -173,7 +173,7 @@ void Engine::load(const planner::Plan& plan, TensorSource& source, const LoadPro
                  ? load_gpu_weights(source, shape_.spec, plan, place_.stage, tp_rank, *node_group_,
                                     tp_ranks, stream_, arena_, report, &load_report_)
                  : load_weights(source, shape_.spec, plan, place_.stage, tp_rank, *node_group_,
-                                tp_ranks, stream_, report, &load_report_);
+                                tp_ranks, stream_, report, &load_report_, options.map_files);
 }
 
 std::unique_ptr<StageBackend> Engine::backend(ResultShape result_shape, bool graphs) {

@@ -33,8 +33,9 @@ struct EngineOptions {
       std::nullopt;         // CUDA's number of the one that this rank takes; none: the CPU
   bool shares_gpu = false;  // with other ranks
   parallel::GpuTransport transport = parallel::GpuTransport::automatic;
-  bool graphs = true;   // on a GPU: decode steps are captured
-  bool clocks = false;  // each part of a step is timed; then without graphs
+  bool graphs = true;     // on a GPU: decode steps are captured
+  bool map_files = true;  // on the CPU: see load_weights
+  bool clocks = false;    // each part of a step is timed; then without graphs
 };
 
 class Engine {
@@ -89,7 +90,7 @@ class Engine {
                                                        const EngineOptions& options);
   void load_unless_drained(const std::function<void()>& load);
   void take_gpu_memory(const planner::Plan& plan, ResultShape result_shape);
-  void load(const planner::Plan& plan, TensorSource& source, const LoadProgress& progress);
+  void load(const planner::Plan& plan, TensorSource& source, const EngineOptions& options);
   std::unique_ptr<StageBackend> backend(ResultShape result_shape, bool graphs);
   void take_in(Scheduler& scheduler, const OnToken& on_token, const Drain& drain,
                const TokenResults& results);

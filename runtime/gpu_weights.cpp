@@ -126,7 +126,7 @@ StageWeights load_gpu_weights(TensorSource& source, const planner::ModelSpec& sp
   const auto started = std::chrono::steady_clock::now();
   const size_t read_before = source.bytes_read();
   const size_t tp = plan.replicas.at(0).stages.at(stage).tp;
-  WeightLoader loader(source, spec, plan, tp, node_group, node_tp_ranks, stream);
+  WeightLoader loader(source, spec, plan, tp, node_group, node_tp_ranks, stream, false);
   StageWeights weights;
   std::vector<TensorLoad> loads;
   size_t total = 0, useful = 0, done = 0;
@@ -163,7 +163,7 @@ StageWeights load_gpu_weights(TensorSource& source, const planner::ModelSpec& sp
   loader.agree();
   if (report != nullptr) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
-    *report = {useful, source.bytes_read() - read_before, taken.count()};
+    *report = {useful, source.bytes_read() - read_before, 0, taken.count()};
   }
   return weights;
 }

@@ -37,6 +37,20 @@ class TensorSource {
   virtual void read_rows(const std::string& name, size_t begin, size_t end, void* to,
                          kernels::ThreadPool& pool) = 0;
 
+  // Where a row of a tensor begins in its file, for sources whose files can be mapped.
+  virtual std::optional<uint64_t> file_offset(const std::string& /*name*/, size_t /*row*/) const {
+    return std::nullopt;
+  }
+
+  // As read_rows, but whole pages of the file take the place of those at `to`: nothing is copied,
+  // and the processes of a host share them. Only where rows lie in their pages as `to` does in its
+  // own (file_offset, to a multiple of the page size). `to` is anonymous memory that is not written
+  // to afterwards.
+  virtual void map_rows(const std::string& name, size_t begin, size_t end, void* to,
+                        kernels::ThreadPool& pool) {
+    read_rows(name, begin, end, to, pool);
+  }
+
   // SHA-256, in hexadecimal, over names, types, shapes and a few values of every tensor: ranks that
   // were given other weights of the same shapes, a stale copy or another fine-tune, have another.
   virtual std::string fingerprint() const = 0;

@@ -23,8 +23,14 @@ Range clip(Range range, size_t n) { return {std::min(range.begin, n), std::min(r
 class Layout {
  public:
   Layout(const ModelSpec& spec, DType dtype, const ShardShapes& shard, std::byte* base,
-         std::vector<TensorLoad>& loads, GateUpOrder order)
-      : spec_(spec), dtype_(dtype), shard_(shard), base_(base), loads_(loads), order_(order) {}
+         std::vector<TensorLoad>& loads, GateUpOrder order, const FilePhase& phase)
+      : spec_(spec),
+        dtype_(dtype),
+        shard_(shard),
+        base_(base),
+        loads_(loads),
+        order_(order),
+        phase_(phase) {}
 
   size_t bytes() const { return used_; }
 
@@ -34,51 +40,62 @@ class Layout {
     const size_t h = shard_.heads.size(), kv = shard_.kv_heads.size();
     const auto name = [&](const char* rest) { return layer_tensor(layer, rest); };
     w.input_norm = whole(name("input_layernorm.weight"), hidden);
-    w.qkv = take((h + 2 * kv) * d * hidden);
+    w.qkv =
+        take((h + 2 * kv) * d * hidden, name("self_attn.q_proj.weight"), shard_.heads.begin * d);
     qkv_parts(layer, "weight", hidden);
     if (spec_.qkv_bias) {
-      w.qkv_bias = take((h + 2 * kv) * d);
+      w.qkv_bias = take((h + 2 * kv) * d, name("self_attn.q_proj.bias"), shard_.heads.begin * d);
       qkv_parts(layer, "bias", 1);
     }
     if (spec_.qk_norm) {
       w.q_norm = whole(name("self_attn.q_norm.weight"), d);
       w.k_norm = whole(name("self_attn.k_norm.weight"), d);
     }
-    w.o = take(hidden * h * d);
+    w.o = take(hidden * h * d, name("self_attn.o_proj.weight"), 0);
     part(name("self_attn.o_proj.weight"), {0, hidden}, 0, ColumnSplit::heads);
     if (spec_.o_bias) w.o_bias = whole(name("self_attn.o_proj.bias"), hidden);
     w.post_norm = whole(name("post_attention_layernorm.weight"), hidden);
-    w.gate_up = take(2 * f * hidden);
+    w.gate_up = take(2 * f * hidden, name("mlp.gate_proj.weight"), ffn_row());
     gate_up_parts(layer, "weight", hidden);
     if (spec_.ffn_bias) {
-      w.gate_up_bias = take(2 * f);
+      w.gate_up_bias = take(2 * f, name("mlp.gate_proj.bias"), ffn_row());
       gate_up_parts(layer, "bias", 1);
     }
-    w.down = take(hidden * f);
+    w.down = take(hidden * f, name("mlp.down_proj.weight"), 0);
     part(name("mlp.down_proj.weight"), {0, hidden}, 0, ColumnSplit::ffn);
     if (spec_.ffn_bias) w.down_bias = whole(name("mlp.down_proj.bias"), hidden);
     return w;
   }
 
   In whole(const std::string& name, size_t n) {
-    const In at = take(n);
+    const In at = take(n, name, 0);
     part(name, {0, n}, 0);
     return at;
   }
 
   // [v, hidden]
   In vocabulary(const char* name) {
-    const In at = take(shard_.vocab.size() * spec_.hidden);
-    part(name, clip(shard_.vocab, spec_.vocab), 0);
+    const Range rows = clip(shard_.vocab, spec_.vocab);
+    const In at = take(shard_.vocab.size() * spec_.hidden, name, rows.begin);
+    part(name, rows, 0);
     return at;
   }
 
  private:
-  In take(size_t n) {
-    block_ = (used_ + kAlignment - 1) / kAlignment * kAlignment;
-    used_ = block_ + n * dtype_bytes(dtype_);
+  // An operand of n elements; `row` of tensor `name` is its first.
+  In take(size_t n, const std::string& name, size_t row) {
+    const size_t n_bytes = n * dtype_bytes(dtype_);
+    std::optional<size_t> phase;
+    if (phase_ && n_bytes >= kMappedBytes) phase = phase_(name, row);
+    if (phase)  // the next place that far beyond a multiple of kMapAlign
+      block_ = used_ + (*phase + kMapAlign - used_ % kMapAlign) % kMapAlign;
+    else
+      block_ = (used_ + kAlignment - 1) / kAlignment * kAlignment;
+    used_ = block_ + n_bytes;
     return {at(0), dtype_};
   }
+
+  size_t ffn_row() const { return clip(shard_.ffn, spec_.ffn).begin; }
 
   std::byte* at(size_t element) const {
     return base_ == nullptr ? nullptr : base_ + block_ + element * dtype_bytes(dtype_);
@@ -120,6 +137,7 @@ class Layout {
   std::byte* base_;
   std::vector<TensorLoad>& loads_;
   GateUpOrder order_;
+  const FilePhase& phase_;
   size_t used_ = 0;   // bytes
   size_t block_ = 0;  // bytes before the operand taken last
 };
@@ -137,11 +155,11 @@ ColumnPart column_part(const ModelSpec& spec, ColumnSplit split, size_t tp, size
 
 size_t lay_out(const ModelSpec& spec, const planner::Plan& plan, size_t stage, size_t tp_rank,
                std::byte* base, StageWeights& weights, std::vector<TensorLoad>& loads,
-               GateUpOrder order) {
+               GateUpOrder order, const FilePhase& phase) {
   const auto& stages = plan.replicas.at(0).stages;
   const planner::Stage& mine = stages.at(stage);
   const ShardShapes shard = planner::shard_shapes(spec, mine.tp, tp_rank);
-  Layout layout(spec, plan.formats.weights, shard, base, loads, order);
+  Layout layout(spec, plan.formats.weights, shard, base, loads, order, phase);
   weights.layers.clear();
   if (stage == 0) weights.embedding = layout.vocabulary(kEmbeddingName);
   for (size_t layer = mine.layers.begin; layer < mine.layers.end; ++layer)

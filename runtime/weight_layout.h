@@ -2,6 +2,8 @@
 // loading walks.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,10 +37,19 @@ struct ColumnPart {
 ColumnPart column_part(const planner::ModelSpec& spec, ColumnSplit split, size_t tp,
                        size_t tp_rank);
 
+// Operands from kMappedBytes on begin where FilePhase says, in bytes beyond a multiple of
+// kMapAlign, so that pages of the file which holds rows from `row` of tensor `name` on can lie in
+// their place.
+inline constexpr size_t kMappedBytes = size_t{1} << 20;
+inline constexpr size_t kMapAlign = size_t{2} << 20;  // a huge page: mapped as one where it is one
+using FilePhase = std::function<std::optional<size_t>(const std::string& name, size_t row)>;
+
 // Sets every pointer of `weights` into an arena at `base` and lists what to load there. With a null
-// base it only counts. Returns the bytes of the arena; each operand starts at a multiple of 64.
+// base it only counts. Returns the bytes of the arena; each operand starts at a multiple of 64, or
+// where `phase` says (then `base` is a multiple of kMapAlign).
 size_t lay_out(const planner::ModelSpec& spec, const planner::Plan& plan, size_t stage,
                size_t tp_rank, std::byte* base, StageWeights& weights,
-               std::vector<TensorLoad>& loads, GateUpOrder order = GateUpOrder::blocks);
+               std::vector<TensorLoad>& loads, GateUpOrder order = GateUpOrder::blocks,
+               const FilePhase& phase = {});
 
 }  // namespace weft::runtime

@@ -1,6 +1,8 @@
 // Moves tensors from a source into a rank's arena.
 #include "runtime/weight_loader.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -22,14 +24,16 @@ size_t rows_in(size_t bytes, size_t row_bytes) { return std::max<size_t>(1, byte
 
 WeightLoader::WeightLoader(TensorSource& source, const planner::ModelSpec& spec,
                            const planner::Plan& plan, size_t tp, parallel::Communicator& group,
-                           const std::vector<size_t>& tp_ranks, kernels::Stream& stream)
+                           const std::vector<size_t>& tp_ranks, kernels::Stream& stream,
+                           bool map_files)
     : source_(source),
       spec_(spec),
       dtype_(plan.formats.weights),
       tp_(tp),
       group_(group),
       tp_ranks_(tp_ranks),
-      stream_(stream) {
+      stream_(stream),
+      map_files_(map_files) {
   WEFT_EXPECT(tp_ranks.size() == static_cast<size_t>(group.size()));
 }
 
@@ -71,6 +75,26 @@ size_t WeightLoader::useful_bytes(const TensorLoad& load) const {
   return load.rows.size() * part.columns.size() * dtype_bytes(tensor.dtype);
 }
 
+FilePhase WeightLoader::phase() const {
+  if (!map_files_) return {};
+  return [this](const std::string& name, size_t row) -> std::optional<size_t> {
+    const TensorInfo* info = source_.find(name);
+    if (info == nullptr || info->dtype != dtype_) return std::nullopt;
+    const auto offset = source_.file_offset(name, row);
+    // Elements of a tensor that lies askew in its file could not be loaded one by one.
+    if (!offset || *offset % dtype_bytes(dtype_) != 0) return std::nullopt;
+    return *offset % kMapAlign;
+  };
+}
+
+bool WeightLoader::is_mapped(const TensorLoad& load) const {
+  if (!map_files_ || destination(load).size() < kMappedBytes || !is_whole(load)) return false;
+  if (describe(load).dtype != dtype_) return false;
+  const auto offset = source_.file_offset(load.name, load.rows.begin);
+  const auto to = reinterpret_cast<uintptr_t>(load.to);
+  return offset && (*offset - to) % static_cast<size_t>(sysconf(_SC_PAGESIZE)) == 0;
+}
+
 std::span<std::byte> WeightLoader::destination(const TensorLoad& load) const {
   const size_t width = load.split == ColumnSplit::none
                            ? describe(load).columns
@@ -92,12 +116,16 @@ void WeightLoader::load_rows(const Tensor& tensor, const Done& done) {
   const bool direct = tensor.dtype == dtype_;
   const size_t most = rows_in(direct ? kDirectBytes : kBounceBytes, tensor.row_bytes);
   std::byte* bounce = direct ? nullptr : room(rows_, most * tensor.row_bytes);
+  const bool mapped = is_mapped(tensor.load);
   std::byte* to = tensor.load.to;
   for (size_t begin = tensor.load.rows.begin; begin < tensor.load.rows.end;) {
     const size_t n_rows = std::min(most, tensor.load.rows.end - begin);
     const size_t n = n_rows * tensor.columns;
-    source_.read_rows(tensor.load.name, begin, begin + n_rows, direct ? to : bounce,
-                      stream_.pool());
+    if (mapped)
+      source_.map_rows(tensor.load.name, begin, begin + n_rows, to, stream_.pool());
+    else
+      source_.read_rows(tensor.load.name, begin, begin + n_rows, direct ? to : bounce,
+                        stream_.pool());
     if (!direct)
       stream_.pool().split(n, size_t{1} << 16, [&](size_t from, size_t until) {
         convert(bounce + from * dtype_bytes(tensor.dtype), tensor.dtype,

@@ -17,7 +17,7 @@ class WeightLoader {
  public:
   WeightLoader(TensorSource& source, const planner::ModelSpec& spec, const planner::Plan& plan,
                size_t tp, parallel::Communicator& group, const std::vector<size_t>& tp_ranks,
-               kernels::Stream& stream);
+               kernels::Stream& stream, bool map_files);
 
   // Runs f unless something failed before; keeps what it throws.
   template <class F>
@@ -39,6 +39,11 @@ class WeightLoader {
 
   // True where this rank alone reads the rows and keeps all of their columns, without padding.
   bool is_whole(const TensorLoad& load) const;
+
+  // True where pages of the tensor's file take the place of the arena's.
+  bool is_mapped(const TensorLoad& load) const;
+  // The phase that lay_out asks for.
+  FilePhase phase() const;
 
   // Where a tensor goes; without gaps, as its row_step were 1.
   std::span<std::byte> destination(const TensorLoad& load) const;
@@ -70,6 +75,7 @@ class WeightLoader {
   parallel::Communicator& group_;
   const std::vector<size_t>& tp_ranks_;
   kernels::Stream& stream_;
+  bool map_files_;
   Pages rows_;    // staging: stored rows
   Pages packed_;  // staging: columns on their way to peers
   std::exception_ptr failure_;

@@ -10,24 +10,36 @@
 #include "runtime/weight_loader.h"
 
 namespace weft::runtime {
+namespace {
+
+std::byte* aligned(std::byte* p) {
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  return p + ((kMapAlign - at % kMapAlign) % kMapAlign);
+}
+
+}  // namespace
 
 StageWeights load_weights(TensorSource& source, const planner::ModelSpec& spec,
                           const planner::Plan& plan, size_t stage, size_t tp_rank,
                           parallel::Communicator& node_group,
                           const std::vector<size_t>& node_tp_ranks, kernels::Stream& stream,
-                          const LoadProgress& progress, LoadReport* report) {
+                          const LoadProgress& progress, LoadReport* report, bool map_files) {
   const auto started = std::chrono::steady_clock::now();
   const size_t read_before = source.bytes_read();
   WEFT_EXPECT(node_tp_ranks.at(node_group.rank()) == tp_rank);
   const size_t tp = plan.replicas.at(0).stages.at(stage).tp;
-  WeightLoader loader(source, spec, plan, tp, node_group, node_tp_ranks, stream);
+  WeightLoader loader(source, spec, plan, tp, node_group, node_tp_ranks, stream, map_files);
   StageWeights weights;
   std::vector<TensorLoad> loads;
   std::optional<Prefault> prefault;
-  size_t total = 0, useful = 0, done = 0;
+  size_t total = 0, useful = 0, mapped = 0, done = 0;
   loader.attempt([&] {
-    weights.arena = Pages(lay_out(spec, plan, stage, tp_rank, nullptr, weights, loads));
-    lay_out(spec, plan, stage, tp_rank, weights.arena.data(), weights, loads);
+    const auto lay = [&](std::byte* base) {
+      return lay_out(spec, plan, stage, tp_rank, base, weights, loads, GateUpOrder::blocks,
+                     loader.phase());
+    };
+    weights.arena = Pages(lay(nullptr) + kMapAlign);
+    lay(aligned(weights.arena.data()));
     std::stable_sort(loads.begin(), loads.end(), [&](const TensorLoad& a, const TensorLoad& b) {
       return source.place(a.name) < source.place(b.name);
     });
@@ -35,9 +47,19 @@ StageWeights load_weights(TensorSource& source, const planner::ModelSpec& spec,
       total += loader.read_bytes(load);
       useful += loader.useful_bytes(load);
     }
-    std::vector<std::span<std::byte>> areas;
-    for (const TensorLoad& load : loads) areas.push_back(loader.destination(load));
-    prefault.emplace(std::move(areas));
+    std::vector<std::span<std::byte>> copied;
+    for (const TensorLoad& load : loads)
+      if (loader.is_mapped(load))
+        mapped += loader.useful_bytes(load);
+      else
+        copied.push_back(loader.destination(load));
+    // Between mapped tensors small ones and edges are written: not worth huge pages.
+    if (mapped > 0) {
+      Pages::advise_huge({weights.arena.data(), weights.arena.bytes()}, false);
+      for (const std::span<std::byte> area : copied)
+        if (area.size() >= kMapAlign) Pages::advise_huge(area, true);
+    }
+    prefault.emplace(std::move(copied));
   });
   loader.agree();
   for (const TensorLoad& load : loads)
@@ -49,7 +71,7 @@ StageWeights load_weights(TensorSource& source, const planner::ModelSpec& spec,
   loader.agree();
   if (report != nullptr) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
-    *report = {useful, source.bytes_read() - read_before, taken.count()};
+    *report = {useful, source.bytes_read() - read_before, mapped, taken.count()};
   }
   return weights;
 }

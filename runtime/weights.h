@@ -44,6 +44,7 @@ struct StageWeights {
 struct LoadReport {
   size_t useful_bytes = 0;  // that ended in this rank's arena, as stored in the checkpoint
   size_t read_bytes = 0;    // that this rank took from the source
+  size_t mapped_bytes = 0;  // of the useful ones: pages of the files themselves
   double seconds = 0;
 };
 
@@ -53,11 +54,13 @@ using LoadProgress = std::function<void(size_t done, size_t total)>;
 // Loads what tensor-parallel rank tp_rank of a stage needs, in the plan's weights dtype. Row-split
 // tensors: just the rows. Column-split ones (o, down): the ranks in `node_group` (this stage's
 // ranks on this host, in tp order, with their tp ranks) each read an equal share of the rows once
-// and scatter the columns. A collective of node_group.
+// and scatter the columns. With `map_files`, whole tensors of the plan's dtype are not copied:
+// pages of the checkpoint's files lie in their place (WeightLoader::is_mapped). A collective of
+// node_group.
 StageWeights load_weights(TensorSource& source, const planner::ModelSpec& spec,
                           const planner::Plan& plan, size_t stage, size_t tp_rank,
                           parallel::Communicator& node_group,
                           const std::vector<size_t>& node_tp_ranks, kernels::Stream& stream,
-                          const LoadProgress& progress, LoadReport* report);
+                          const LoadProgress& progress, LoadReport* report, bool map_files = true);
 
 }  // namespace weft::runtime

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 
 namespace weft {
@@ -20,6 +21,9 @@ class Pages {
     std::swap(bytes_, other.bytes_);
     return *this;
   }
+
+  // Huge pages for a part of it, or none: advice for pages that are not backed yet.
+  static void advise_huge(std::span<std::byte> part, bool huge);
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }

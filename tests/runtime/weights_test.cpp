@@ -3,11 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <mutex>
 
 #include "planner/shard_shapes.h"
+#include "runtime/base/file.h"
+#include "runtime/synth_folder.h"
 #include "runtime/tensor_list.h"
+#include "tests/support/command.h"
 #include "tests/support/error_text.h"
 #include "tests/support/small_model.h"
 #include "tests/support/thread_communicator.h"
@@ -137,9 +143,14 @@ class Check {
   planner::ShardShapes shard_;
 };
 
-// Loads a stage on hosts of `host_sizes` ranks and checks each rank's slices.
-void check_stage(const ModelSpec& spec, const Plan& plan, size_t stage,
-                 const std::vector<size_t>& host_sizes) {
+using OpenSource = std::function<std::unique_ptr<TensorSource>()>;
+
+// Loads a stage on hosts of `host_sizes` ranks and checks each rank's slices. Returns the bytes
+// that all ranks mapped.
+size_t check_stage(const ModelSpec& spec, const Plan& plan, size_t stage,
+                   const std::vector<size_t>& host_sizes, const OpenSource& open = {},
+                   bool map_files = true) {
+  std::atomic<size_t> mapped = 0;
   const auto& stages = plan.replicas[0].stages;
   const size_t tp = stages[stage].tp;
   size_t first = 0;
@@ -150,7 +161,7 @@ void check_stage(const ModelSpec& spec, const Plan& plan, size_t stage,
     test::run_ranks(static_cast<int>(host_size), [&](test::ThreadCommunicator& group) {
       kernels::ThreadPool pool(2);
       kernels::Stream stream(pool);
-      const auto source = make_synthetic(spec, 11);
+      const auto source = open ? open() : make_synthetic(spec, 11);
       const size_t tp_rank = tp_ranks[static_cast<size_t>(group.rank())];
       size_t last_done = 0, last_total = 0;
       LoadReport report;
@@ -161,7 +172,8 @@ void check_stage(const ModelSpec& spec, const Plan& plan, size_t stage,
             last_done = done;
             last_total = total;
           },
-          &report);
+          &report, map_files);
+      mapped += report.mapped_bytes;
       EXPECT_EQ(last_done, last_total);
       EXPECT_EQ(report.read_bytes, last_total);
       EXPECT_EQ(report.read_bytes, source->bytes_read());
@@ -177,6 +189,7 @@ void check_stage(const ModelSpec& spec, const Plan& plan, size_t stage,
       check.vocabulary(weights.head, spec.tied_embeddings ? kEmbeddingName : kHeadName);
     });
   }
+  return mapped;
 }
 
 TEST(Weights, OneRankHoldsEverything) {
@@ -220,6 +233,89 @@ TEST(Weights, AreReadInPiecesWhereTheyAreLarge) {
   spec.hidden = 101;  // two ranks have 50 and 51 rows of down_proj to read, 46 at a time
   spec.ffn = 90'001;
   check_stage(spec, test::even_plan(spec, 1, 2, DType::f32), 0, {2});
+}
+
+// Tensors that are worth mapping, and some that are not.
+ModelSpec mapped_model() {
+  return test::llama_of({.n_layers = 2,
+                         .hidden = 528,
+                         .n_heads = 8,
+                         .n_kv_heads = 4,
+                         .head_dim = 66,
+                         .ffn = 2501,
+                         .vocab = 3001,
+                         .context = 128});
+}
+
+// A checkpoint of mapped_model() with `spaces` more behind its header.
+class MappedCheckpoint {
+ public:
+  explicit MappedCheckpoint(const ModelSpec& spec, size_t spaces = 0) : spec_(spec) {
+    kernels::ThreadPool pool(2);
+    write_synth_folder({spec, 11}, folder_ / "model", pool, {});
+    if (spaces == 0) return;
+    std::string text = read_text(path(), size_t{1} << 30);
+    uint64_t header = 0;
+    std::memcpy(&header, text.data(), sizeof header);
+    text.insert(sizeof header + header, std::string(spaces, ' '));
+    header += spaces;
+    std::memcpy(text.data(), &header, sizeof header);
+    write_file(path(), text);
+  }
+  std::string path() const { return folder_ / "model/model.safetensors"; }
+  std::unique_ptr<TensorSource> open() const { return open_checkpoint(folder_ / "model", spec_); }
+
+ private:
+  ModelSpec spec_;
+  test::TemporaryFolder folder_;
+};
+
+TEST(MappedWeights, AreTheCheckpointsValues) {
+  ModelSpec spec = mapped_model();
+  for (DType dtype : {DType::bf16, DType::f32}) {
+    spec.dtype = dtype;
+    // A header need not end on a page, a cache line or a whole element.
+    for (size_t spaces : {0u, 8u, 2u, 1u, 4096u}) {
+      const MappedCheckpoint checkpoint(spec, spaces);
+      const auto open = [&] { return checkpoint.open(); };
+      const Plan plan = test::even_plan(spec, 1, 1, dtype);
+      const size_t mapped = check_stage(spec, plan, 0, {1}, open);
+      if (spaces % dtype_bytes(dtype) == 0)
+        EXPECT_GT(mapped, 2 * spec.vocab * spec.hidden * dtype_bytes(dtype));
+      else
+        EXPECT_EQ(mapped, 0u);
+      EXPECT_EQ(check_stage(spec, plan, 0, {1}, open, false), 0u);
+    }
+  }
+}
+
+TEST(MappedWeights, AreThoseThatLieWholeInTheirFiles) {
+  const ModelSpec spec = mapped_model();
+  const MappedCheckpoint checkpoint(spec);
+  const auto open = [&] { return checkpoint.open(); };
+  for (size_t tp : {2u, 4u, 8u})  // the shares of 4 and 8 ranks are too small
+    EXPECT_EQ(check_stage(spec, test::even_plan(spec, 1, tp, DType::bf16), 0, {tp}, open) > 0,
+              tp == 2);
+  for (size_t stage : {0u, 1u})
+    EXPECT_GT(check_stage(spec, test::even_plan(spec, 2, 1, DType::bf16), stage, {1}, open), 0u);
+  // Converted values are copies.
+  EXPECT_EQ(check_stage(spec, test::even_plan(spec, 1, 1, DType::f32), 0, {1}, open), 0u);
+}
+
+TEST(MappedWeights, SayWhereAFileWasCutShort) {
+  const ModelSpec spec = mapped_model();
+  const MappedCheckpoint checkpoint(spec);
+  test::run_ranks(1, [&](test::ThreadCommunicator& group) {
+    kernels::ThreadPool pool(2);
+    kernels::Stream stream(pool);
+    const auto source = checkpoint.open();
+    std::filesystem::resize_file(checkpoint.path(), 5'000'000);
+    const std::string text = test::error_text([&] {
+      load_weights(*source, spec, test::even_plan(spec, 1, 1, DType::bf16), 0, 0, group, {0},
+                   stream, {}, nullptr);
+    });
+    EXPECT_NE(text.find("model.safetensors was cut at offset "), std::string::npos) << text;
+  });
 }
 
 TEST(Weights, ATiedHeadIsTheEmbeddingWhereBothAreHere) {
