@@ -13,11 +13,13 @@ size_t index_of(const kernels::GpuQuery& query, const RankOnHost& rank, bool sha
   if (!rank.bus_id.empty())
     for (size_t i = 0; i < query.gpus.size(); ++i)
       if (parallel::normal_bus_id(query.gpus[i].pci_bus_id) == rank.bus_id) return i;
-  if (rank.size > query.gpus.size() && !shares)
+  const size_t n_gpus = query.gpus.size();
+  const char* plural = n_gpus == 1 ? "" : "s";
+  if (rank.size > n_gpus && !shares)
     throw input_error(
-        "{} ranks for {} GPUs: start {} ranks on this host, or let ranks share a GPU with "
+        "{} ranks for {} GPU{}: start {} rank{} on this host, or let ranks share a GPU with "
         "--share-gpus",
-        rank.size, query.gpus.size(), query.gpus.size());
+        rank.size, n_gpus, plural, n_gpus, plural);
   return rank.rank % query.gpus.size();
 }
 

@@ -37,7 +37,7 @@ TEST(GpuPick, WithoutAPlaceRanksGoRound) {
 TEST(GpuPick, MoreRanksThanGpusWantLeaveToShare) {
   kernels::GpuQuery one = two_hoppers();
   one.gpus.pop_back();
-  EXPECT_ERROR(pick_gpu(one, kHopper, {"", 0, 2}, false), "2 ranks for 1 GPUs", "start 1 ranks",
+  EXPECT_ERROR(pick_gpu(one, kHopper, {"", 0, 2}, false), "2 ranks for 1 GPU:", "start 1 rank on",
                "--share-gpus");
   EXPECT_EQ(pick_gpu(one, kHopper, {"", 1, 2}, true), 0u);
 }

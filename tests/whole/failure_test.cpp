@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -40,8 +41,9 @@ std::string new_mark() {
 // A job under mpirun that would run for minutes.
 class LongJob {
  public:
-  explicit LongJob(int n_ranks, const std::vector<std::string>& more = {})
-      : n_ranks_(n_ranks), mark_(new_mark()) {
+  explicit LongJob(int n_ranks, const std::vector<std::string>& more = {},
+                   std::string model = kDemo)
+      : n_ranks_(n_ranks), mark_(new_mark()), model_(std::move(model)) {
     std::ofstream prompts(folder_ / "prompts.jsonl");
     for (int i = 0; i < kPrompts; ++i)
       prompts << R"({"prompt": "import os", "max_tokens": 2000, "ignore_eos": true})" << '\n';
@@ -93,7 +95,7 @@ class LongJob {
         all.emplace_back(one);
     if (n_ranks_ > 1) all.push_back(std::to_string(n_ranks_));
     for (const std::string& one :
-         {std::string(WEFT_BINARY), std::string("run"), std::string("--model"), kDemo,
+         {std::string(WEFT_BINARY), std::string("run"), std::string("--model"), model_,
           std::string("--pp"), std::to_string(n_ranks_), std::string("--prompts"),
           folder_ / "prompts.jsonl"})
       all.push_back(one);
@@ -103,6 +105,7 @@ class LongJob {
 
   int n_ranks_;
   std::string mark_;
+  std::string model_;
   std::set<std::string> shared_;
   TemporaryFolder folder_;
   std::optional<Command> command_;
@@ -165,6 +168,31 @@ TEST_P(OnRank, GuardianKilled) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FirstMiddleLast, OnRank, testing::Values(0, 1, 2));
+
+// Pages of the embedding lie in a rank's memory, and are gone with the file's.
+TEST(CheckpointCutWhileMapped, EndsAllAndSaysSo) {
+  const TemporaryFolder folder;
+  const std::string model = folder / "demo";
+  std::filesystem::copy(kDemo, model);
+  LongJob job(2, {}, model);
+  ASSERT_TRUE(job.runs()) << job.finish().err;
+  std::filesystem::resize_file(model + "/model.safetensors", 4096);
+  expect_ended(job, Clock::now(),
+               "rank [01] \\(host .*, CPU\\): killed by signal 7 \\(Bus error\\): a file that it "
+               "maps was cut short");
+}
+
+TEST(CheckpointCutWhileMapped, DoesNotMatterToCopies) {
+  const TemporaryFolder folder;
+  const std::string model = folder / "demo";
+  std::filesystem::copy(kDemo, model);
+  LongJob job(2, {"--no-mmap", "--drain-s", "2"}, model);
+  ASSERT_TRUE(job.runs()) << job.finish().err;
+  std::filesystem::resize_file(model + "/model.safetensors", 4096);
+  usleep(500'000);
+  ASSERT_EQ(kill(job.launcher(), SIGUSR1), 0);  // a drain: it ran till then
+  EXPECT_EQ(job.finish().status, 0);
+}
 
 // A program's rank fails by itself.
 CommandResult run_failing(int rank, const std::string& way, bool mpirun_ends_others = true) {
