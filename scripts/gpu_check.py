@@ -4,9 +4,10 @@
 `logits`: every model family's tiny checkpoint and the demo model, in float32 and bfloat16: the
 relative error |ours - theirs| / |theirs| over all logits of a greedy continuation, whose tokens are
 weft's own. Beside it stand transformers' own error in that type and, in bfloat16, that of float64
-with nothing rounded but the inputs of products, which no bfloat16 tensor core can spare. `text`: the
-demo model's greedy texts beside those that transformers wrote. `f16`: the demo model as a checkpoint
-in float16: its texts and logits beside those of transformers in float16.
+with nothing rounded but the inputs of products, which no bfloat16 tensor core can spare: the limit
+is 1e-2, or twice that floor where it is higher. `text`: the demo model's greedy texts beside those
+that transformers wrote. `f16`: the demo model as a checkpoint in float16: its texts and logits
+beside those of transformers in float16.
 
 needs torch, transformers and safetensors; scripts/gpu_check runs it.
 """
@@ -24,6 +25,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 LIMITS = {"f32": 1e-5, "bf16": 1e-2}
+# Random checkpoints this small are off by 1e-2 with nothing rounded but the inputs of products, so
+# that no bfloat16 tensor core gets below; a layer rounds as many values again between them. What is
+# wrong, a missing norm or a wrong position, is off by far more than twice that floor.
+FLOOR_FACTOR = 2
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 F16_LIMIT = 2e-3
 N_TOKENS = 24
@@ -112,13 +117,14 @@ def check_logits(args):
                 if dtype == "bf16":
                     least = relative_error(all_logits(rounded_inputs(exact), prompts, made), theirs)
                     beside += f", products' inputs rounded alone: {least:.2e}"
+                    limit = max(limit, FLOOR_FACTOR * least)
                 print(f"{folder.name} {dtype} {numerics}: {error:.2e}, {beside}", flush=True)
                 key = (dtype, numerics)
                 worst[key] = max(worst.get(key, (0, "", "")), (error, folder.name, beside))
                 if not error <= limit:
                     failed = True
                     print(f"result {folder.name} {dtype} {numerics}: FAILED: {error:.2e} is above "
-                          f"{limit:.0e}; {beside}", flush=True)
+                          f"{limit:.1e}; {beside}", flush=True)
     for (dtype, numerics), (error, name, beside) in worst.items():
         print(f"result {dtype} {numerics}: at most {error:.2e} ({name}; {beside})")
     return failed
