@@ -75,16 +75,13 @@ size_t WeightLoader::useful_bytes(const TensorLoad& load) const {
   return load.rows.size() * part.columns.size() * dtype_bytes(tensor.dtype);
 }
 
-FilePhase WeightLoader::phase() const {
-  if (!map_files_) return {};
-  return [this](const std::string& name, size_t row) -> std::optional<size_t> {
-    const TensorInfo* info = source_.find(name);
-    if (info == nullptr || info->dtype != dtype_) return std::nullopt;
-    const auto offset = source_.file_offset(name, row);
-    // Elements of a tensor that lies askew in its file could not be loaded one by one.
-    if (!offset || *offset % dtype_bytes(dtype_) != 0) return std::nullopt;
-    return *offset % kMapAlign;
-  };
+std::optional<size_t> WeightLoader::phase(const std::string& name, size_t row) const {
+  const TensorInfo* info = source_.find(name);
+  if (!map_files_ || info == nullptr || info->dtype != dtype_) return std::nullopt;
+  const auto offset = source_.file_offset(name, row);
+  // Elements of a tensor that lies askew in its file could not be loaded one by one.
+  if (!offset || *offset % dtype_bytes(dtype_) != 0) return std::nullopt;
+  return *offset % kMapAlign;
 }
 
 bool WeightLoader::is_mapped(const TensorLoad& load) const {

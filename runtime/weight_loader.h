@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,8 +43,8 @@ class WeightLoader {
 
   // True where pages of the tensor's file take the place of the arena's.
   bool is_mapped(const TensorLoad& load) const;
-  // The phase that lay_out asks for.
-  FilePhase phase() const;
+  // What lay_out asks for.
+  std::optional<size_t> phase(const std::string& name, size_t row) const;
 
   // Where a tensor goes; without gaps, as its row_step were 1.
   std::span<std::byte> destination(const TensorLoad& load) const;

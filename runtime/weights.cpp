@@ -34,12 +34,19 @@ StageWeights load_weights(TensorSource& source, const planner::ModelSpec& spec,
   std::optional<Prefault> prefault;
   size_t total = 0, useful = 0, mapped = 0, done = 0;
   loader.attempt([&] {
-    const auto lay = [&](std::byte* base) {
-      return lay_out(spec, plan, stage, tp_rank, base, weights, loads, GateUpOrder::blocks,
-                     loader.phase());
+    // Gaps before operands that are mapped are addresses, not memory.
+    bool aligns = false;
+    const FilePhase phase = [&](const std::string& name, size_t row) {
+      const std::optional<size_t> at = loader.phase(name, row);
+      aligns = aligns || at;
+      return at;
     };
-    weights.arena = Pages(lay(nullptr) + kMapAlign);
-    lay(aligned(weights.arena.data()));
+    const auto lay = [&](std::byte* base) {
+      return lay_out(spec, plan, stage, tp_rank, base, weights, loads, GateUpOrder::blocks, phase);
+    };
+    const size_t bytes = lay(nullptr);
+    weights.arena = Pages(bytes + (aligns ? kMapAlign : 0));
+    lay(aligns ? aligned(weights.arena.data()) : weights.arena.data());
     std::stable_sort(loads.begin(), loads.end(), [&](const TensorLoad& a, const TensorLoad& b) {
       return source.place(a.name) < source.place(b.name);
     });
