@@ -96,7 +96,7 @@ def check_logits(args):
     failed = False
     worst = {}
     for folder in folders:
-        for dtype, limit in LIMITS.items():
+        for dtype, goal in LIMITS.items():
             for numerics in NUMERICS if folder.name in BOTH else NUMERICS[:1]:
                 prompts = prompts_of(folder)
                 try:
@@ -113,12 +113,13 @@ def check_logits(args):
                 theirs = all_logits(exact, prompts, made)
                 ours = torch.cat([logits[f"logits.{i}"] for i in range(len(prompts))]).double()
                 error, rounding = relative_error(ours, theirs), relative_error(rounded, theirs)
-                beside = f"transformers in {dtype}: {rounding:.2e}"
+                beside, limit = f"transformers in {dtype}: {rounding:.2e}", goal
                 if dtype == "bf16":
                     least = relative_error(all_logits(rounded_inputs(exact), prompts, made), theirs)
                     beside += f", products' inputs rounded alone: {least:.2e}"
-                    limit = max(limit, FLOOR_FACTOR * least)
-                print(f"{folder.name} {dtype} {numerics}: {error:.2e}, {beside}", flush=True)
+                    limit = max(goal, FLOOR_FACTOR * least)
+                print(f"{folder.name} {dtype} {numerics}: {error:.2e} of {limit:.1e}, "
+                      f"{beside}", flush=True)
                 key = (dtype, numerics)
                 worst[key] = max(worst.get(key, (0, "", "")), (error, folder.name, beside))
                 if not error <= limit:
