@@ -92,6 +92,14 @@ CUtensorMap tensor_map(In matrix, size_t rows, size_t width, size_t stride, size
   return map;
 }
 
+// Room in the ring for the sums of all tiles at once.
+uint32_t whole_pitch(const StreamCut& cut) {
+  const size_t rows = quotient_up(cut.tiles_at_once, cut.parts) * cut.tile_rows;
+  const uint32_t pitch = staging_pitch(static_cast<uint32_t>(rows));
+  const bool fits = cut.group_tokens * pitch * sizeof(float) <= cut.n_slots * slot_bytes(cut);
+  return fits ? pitch : 0;
+}
+
 StreamArgs stream_args(const GpuProduct& a, const StreamCut& cut, StreamMode mode) {
   StreamArgs s{};
   s.bias = a.epilogue == GpuProduct::kPartial ? nullptr : a.bias.data;
@@ -113,6 +121,7 @@ StreamArgs stream_args(const GpuProduct& a, const StreamCut& cut, StreamMode mod
   s.subtiles = static_cast<uint32_t>(cut.subtiles);
   s.n_slots = static_cast<uint32_t>(cut.n_slots);
   s.slot_bytes = static_cast<uint32_t>(slot_bytes(cut));
+  s.whole_pitch = whole_pitch(cut);
   s.norm_weight = a.defer.weight.data;
   s.scaled = a.defer.scaled.data;
   s.squares = a.defer.squares;
@@ -144,20 +153,22 @@ StreamCut stream_cut(const GpuProduct& a, const StreamWish& wish, size_t n_sms) 
     while (cut.group_tokens < std::min<size_t>(a.tokens, 128)) cut.group_tokens *= 2;
   const bool few = cut.group_tokens <= 16;
 
-  // Few tokens: two blocks an SM, whose waits fall at different times. More: one, which reads x for
-  // as many rows as it can, and for few rows an SM two halves of k.
-  const size_t blocks_per_sm = wish.blocks_per_sm > 0 ? wish.blocks_per_sm : few ? 2 : 1;
+  // Few tokens, or many rows: two blocks an SM, whose waits fall at different times. More tokens of
+  // few rows: one, which reads x for as many rows as it can, and in pairs that halve k.
+  const bool few_rows = a.n <= (cut.group_tokens == 32 ? 64 : 128) * n_sms;
+  const bool pairs = few || (cut.group_tokens == 32 && !few_rows);
+  const size_t blocks_per_sm = wish.blocks_per_sm > 0 ? wish.blocks_per_sm : pairs ? 2 : 1;
   const bool can_part = many_instances && mode == StreamMode::kWhole && !a.invariant &&
                         (cut.group_tokens == 32 || cut.group_tokens == 64) &&
                         a.tokens <= cut.group_tokens;
-  cut.parts = wish.parts > 0 ? wish.parts : a.n <= 128 * n_sms && a.k >= 2048 ? 2 : 1;
+  cut.parts = wish.parts > 0 ? wish.parts : few_rows && a.k >= 2048 ? 2 : 1;
   if (!can_part) cut.parts = 1;
   cut_rows(a, n_sms * blocks_per_sm / cut.parts, cut.parts, cut);
 
   const size_t most_tiles = few || mode != StreamMode::kWhole          ? 1
                             : many_instances && cut.group_tokens <= 64 ? 4
                                                                        : 2;
-  cut.tiles_at_once = wish.tiles_at_once > 0 ? wish.tiles_at_once : 4;
+  cut.tiles_at_once = wish.tiles_at_once > 0 ? wish.tiles_at_once : pairs ? 1 : 4;
   cut.tiles_at_once = std::min(cut.tiles_at_once, most_tiles);
   while (cut.tiles_at_once / 2 >= cut.tiles) cut.tiles_at_once /= 2;
   cut.tiles_at_once = std::max(cut.tiles_at_once, cut.parts);

@@ -23,8 +23,9 @@ constexpr uint32_t stream_threads(size_t group_tokens) {
 constexpr uint32_t kProductBarrier = 1;  // __syncthreads is 0
 constexpr uint32_t kRmsBarrier = 2;
 
-// Floats between tokens in staging: a warp's stores then fall into 32 banks.
-constexpr uint32_t kStagingPitch = 68;
+// Floats between tokens in staging, of as many rows: a warp's stores then fall into 32 banks.
+constexpr uint32_t staging_pitch(uint32_t rows) { return (rows + 15) / 16 * 16 + 4; }
+constexpr uint32_t kStagingPitch = staging_pitch(64);
 
 enum class StreamMode {
   kWhole,    // k in one go
@@ -41,6 +42,7 @@ struct StreamArgs {
 
   uint32_t tokens, n, k, chunk, n_chunks;
   uint32_t tile_rows, tile_bytes, tiles, subtiles, n_slots, slot_bytes;
+  uint32_t whole_pitch;  // of the sums of all tiles at once, staged in the ring; 0: no room there
   uint64_t w_policy;
 
   // kernels/gpu_product.h: GpuDeferredNorm, of this product's rows and of the one before.
@@ -75,7 +77,9 @@ struct StreamBlock {
   static constexpr uint32_t kXBytes = kTokens * kSubtileBytes;
   static constexpr uint32_t kStagedTokens = kTokens < 32 ? kTokens : 32;
   static constexpr bool kDefers = kTokens <= kStreamTokens && kMode == StreamMode::kWhole;
-  static constexpr uint32_t kTokenStep = kProductThreads / 64;  // of a thread that writes rows
+  // Threads side by side that write rows; each takes every kTokenStep-th token.
+  static constexpr uint32_t kRowThreads = kTokens <= 16 ? 64 : 32;
+  static constexpr uint32_t kTokenStep = kProductThreads / kRowThreads;
   using Squares = float[kStagedTokens / kTokenStep];
 
   const StreamArgs& a;
@@ -86,6 +90,7 @@ struct StreamBlock {
   uint32_t first_tile, my_tiles, first_token, rank;
   uint32_t first_subtile, my_subtiles;  // of each chunk
   float* inverse;                       // [kStreamTokens] 1 / rms of x where that is deferred, or 1
+  float* ring_floats;                   // the ring's memory
   __device__ uint32_t passes() const { return (my_tiles + kTiles - 1) / kTiles; }
   __device__ uint32_t stages() const {
     return passes() * a.n_chunks * ((my_subtiles + a.subtiles - 1) / a.subtiles);
@@ -222,13 +227,51 @@ struct StreamBlock {
     }
   }
 
-  // Sums pass through shared memory, some tokens of a tile at a time: neighbouring threads then
-  // write neighbouring rows. One loop over all, which the registers' fixed names make look like a
-  // search.
+  // Sums pass through shared memory: neighbouring threads then write neighbouring rows. After the
+  // last pass the ring has room for all tiles; before, some tokens of a tile pass at a time.
   __device__ void write_tiles(const float (&acc)[kTiles][kTokens / 2], uint32_t pass,
                               float* staging, Squares& squares) const {
+    if (kTiles > 1 && pass + 1 == passes() && a.whole_pitch > 0)
+      write_at_once(acc, pass, squares);
+    else
+      write_by_tiles(acc, pass, staging, squares);
+  }
+  // First row of w of a pass's tile.
+  __device__ uint32_t tile_row(uint32_t pass, uint32_t tile) const {
+    return (first_tile + pass * kTiles + tile) * a.tile_rows;
+  }
+  __device__ static uint32_t warp_row() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }
+  __device__ static uint32_t token_of(uint32_t i) {  // of a thread's i-th sum of a tile
+    return i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+  }
+  __device__ static uint32_t row_in_tile(uint32_t i) { return warp_row() + i / 2 % 2 * 8; }
+
+  __device__ void write_at_once(const float (&acc)[kTiles][kTokens / 2], uint32_t pass,
+                                Squares& squares) const {
+    const uint32_t tiles = tiles_in(pass), pitch = a.whole_pitch;
+    hopper::named_barrier(kProductBarrier, kProductThreads);  // the ring is not read any more
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+      if (tile >= tiles || (kParts == 2 && tile % 2 != rank)) continue;
+      float* const to = ring_floats + tile / kParts * a.tile_rows;
+#pragma unroll
+      for (uint32_t i = 0; i < kTokens / 2; ++i)
+        if (row_in_tile(i) < a.tile_rows) to[token_of(i) * pitch + row_in_tile(i)] = acc[tile][i];
+    }
+    hopper::named_barrier(kProductBarrier, kProductThreads);
+    if constexpr (kParts == 1) {
+      write_staged(ring_floats, pitch, tile_row(pass, 0), tiles * a.tile_rows, first_token, kTokens,
+                   squares);
+    } else {
+      for (uint32_t tile = rank; tile < tiles; tile += 2)
+        write_staged(ring_floats + tile / 2 * a.tile_rows, pitch, tile_row(pass, tile), a.tile_rows,
+                     first_token, kTokens, squares);
+    }
+  }
+  // One loop over all, which the registers' fixed names make look like a search.
+  __device__ void write_by_tiles(const float (&acc)[kTiles][kTokens / 2], uint32_t pass,
+                                 float* staging, Squares& squares) const {
     constexpr uint32_t kRounds = kTokens / kStagedTokens;
-    const uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
 #pragma unroll 1
     for (uint32_t now = 0; now < tiles_in(pass) * kRounds; ++now) {
       if (kParts == 2 && now / kRounds % 2 != rank) continue;
@@ -237,76 +280,90 @@ struct StreamBlock {
       for (uint32_t at = 0; at < kTiles * kRounds; ++at) {
         if (at != now) continue;
 #pragma unroll
-        for (uint32_t i = 0; i < kStagedTokens / 2; ++i) {
-          const uint32_t token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-          staging[token * kStagingPitch + row + i / 2 % 2 * 8] =
+        for (uint32_t i = 0; i < kStagedTokens / 2; ++i)
+          staging[token_of(i) * kStagingPitch + row_in_tile(i)] =
               acc[at / kRounds][at % kRounds * kStagedTokens / 2 + i];
-        }
       }
       hopper::named_barrier(kProductBarrier, kProductThreads);
-      write_staged(staging, (first_tile + pass * kTiles + now / kRounds) * a.tile_rows,
-                   first_token + now % kRounds * kStagedTokens, squares);
+      write_staged(staging, kStagingPitch, tile_row(pass, now / kRounds), a.tile_rows,
+                   first_token + now % kRounds * kStagedTokens, kStagedTokens, squares);
     }
   }
-  __device__ void write_staged(const float* staging, uint32_t tile_row, uint32_t token,
-                               Squares& squares) const {
-    const uint32_t tokens = token < a.tokens ? min(kStagedTokens, a.tokens - token) : 0;
-    const uint32_t rows = tile_row < a.n ? min(a.tile_rows, a.n - tile_row) : 0;
+  // `rows` staged rows from `row` on, of `most` tokens from `token` on.
+  __device__ void write_staged(const float* staging, uint32_t pitch, uint32_t row, uint32_t rows,
+                               uint32_t token, uint32_t most, Squares& squares) const {
+    const uint32_t tokens = token < a.tokens ? min(most, a.tokens - token) : 0;
+    rows = row < a.n ? min(rows, a.n - row) : 0;
     if (a.epilogue == GpuProduct::kSwiglu)
-      write_pairs(staging, tile_row, token, rows / 2, tokens);
+      write_pairs(staging, pitch, row, rows / 2, token, tokens);
     else
-      write_rows(staging, tile_row, token, rows, tokens, squares);
+      write_rows(staging, pitch, row, rows, token, tokens, squares);
   }
-  // A staged sum with what is left of the norm.
-  __device__ float staged(const float* staging, uint32_t t, uint32_t i) const {
-    const float sum = staging[t * kStagingPitch + i];
-    return kDefers ? sum * inverse[t] : sum;
-  }
-  __device__ void write_pairs(const float* staging, uint32_t tile_row, uint32_t token,
-                              uint32_t pairs, uint32_t tokens) const {
-    const uint32_t i = threadIdx.x % 32, row = tile_row + 2 * i;
-    if (i >= pairs) return;
-    for (uint32_t t = threadIdx.x / 32; t < tokens; t += kProductThreads / 32)
-      store_float(a.y, a.y_type, (token + t) * a.y_stride + row / 2,
-                  silu_times(biased(staged(staging, t, 2 * i), row),
-                             biased(staged(staging, t, 2 * i + 1), row + 1)));
+  // A sum with what is left of the norm.
+  __device__ float normed(float sum, uint32_t t) const { return kDefers ? sum * inverse[t] : sum; }
+  __device__ void write_pairs(const float* staging, uint32_t pitch, uint32_t row, uint32_t pairs,
+                              uint32_t token, uint32_t tokens) const {
+    constexpr uint32_t kStep = kProductThreads / 32, kBatch = kTokens <= 8 ? 2 : 4;
+    for (uint32_t i = threadIdx.x % 32; i < pairs; i += 32) {
+      const uint32_t at = row + 2 * i;
+      for (uint32_t first = threadIdx.x / 32; first < tokens; first += kBatch * kStep) {
+        float2 pair[kBatch];
+#pragma unroll
+        for (uint32_t j = 0; j < kBatch; ++j)
+          pair[j] = *reinterpret_cast<const float2*>(staging + (first + j * kStep) * pitch + 2 * i);
+#pragma unroll
+        for (uint32_t j = 0; j < kBatch; ++j) {
+          const uint32_t t = first + j * kStep;
+          if (t >= tokens) break;
+          store_float(
+              a.y, a.y_type, (token + t) * a.y_stride + at / 2,
+              silu_times(biased(normed(pair[j].x, t), at), biased(normed(pair[j].y, t), at + 1)));
+        }
+      }
+    }
   }
   // Residuals are fetched some at a time: y may be the same memory, so no later load passes a
   // store.
-  __device__ void write_rows(const float* staging, uint32_t tile_row, uint32_t token, uint32_t rows,
-                             uint32_t tokens, Squares& squares) const {
-    constexpr uint32_t kBatch = kStagedTokens < 16 ? kStagedTokens / kTokenStep : 8;
-    const uint32_t i = threadIdx.x % 64, row = tile_row + i;
-    if (i >= rows) return;
+  __device__ void write_rows(const float* staging, uint32_t pitch, uint32_t first_row,
+                             uint32_t rows, uint32_t token, uint32_t tokens,
+                             Squares& squares) const {
+    constexpr uint32_t kBatch =
+        kStagedTokens / kTokenStep < 8 ? kStagedTokens / kTokenStep : uint32_t{8};
     const bool adds = a.epilogue == GpuProduct::kAddResidual;
-    float weight = 0;
-    if (kDefers && a.norm_weight != nullptr)
-      weight = widen(static_cast<const T*>(a.norm_weight)[row]);
+    for (uint32_t i = threadIdx.x % kRowThreads; i < rows; i += kRowThreads) {
+      const uint32_t row = first_row + i;
+      float weight = 0;
+      if (kDefers && a.norm_weight != nullptr)
+        weight = widen(static_cast<const T*>(a.norm_weight)[row]);
+      for (uint32_t group = 0; group < tokens; group += kStagedTokens) {
 #pragma unroll
-    for (uint32_t first = 0; first < kStagedTokens; first += kBatch * kTokenStep) {
-      const uint32_t t = first + threadIdx.x / 64;
-      float residual[kBatch];
+        for (uint32_t first = 0; first < kStagedTokens; first += kBatch * kTokenStep) {
+          const uint32_t t = group + first + threadIdx.x / kRowThreads;
+          float residual[kBatch];
 #pragma unroll
-      for (uint32_t j = 0; j < kBatch; ++j)
-        if (adds && t + j * kTokenStep < tokens)
-          residual[j] = load_float(a.residual, a.residual_type,
-                                   (token + t + j * kTokenStep) * a.y_stride + row);
+          for (uint32_t j = 0; j < kBatch; ++j)
+            if (adds && t + j * kTokenStep < tokens)
+              residual[j] = load_float(a.residual, a.residual_type,
+                                       (token + t + j * kTokenStep) * a.y_stride + row);
 #pragma unroll
-      for (uint32_t j = 0; j < kBatch; ++j) {
-        const uint32_t at = t + j * kTokenStep;
-        if (at >= tokens) break;
-        float value = biased(staged(staging, at, i), row);
-        if (adds) value = residual[j] + value;
-        store_float(a.y, a.y_type, (token + at) * a.y_stride + row, value);
-        if (!kDefers || a.norm_weight == nullptr) continue;
-        const float y = widen(narrow<T>(value));
-        squares[first / kTokenStep + j] = fmaf(y, y, squares[first / kTokenStep + j]);
-        static_cast<T*>(a.scaled)[size_t{at} * a.n + row] = narrow<T>(y * weight);
+          for (uint32_t j = 0; j < kBatch; ++j) {
+            const uint32_t at = t + j * kTokenStep;
+            if (at >= tokens) break;
+            float value = biased(normed(staging[at * pitch + i], at), row);
+            if (adds) value = residual[j] + value;
+            store_float(a.y, a.y_type, (token + at) * a.y_stride + row, value);
+            if (!kDefers || a.norm_weight == nullptr) continue;
+            const float y = widen(narrow<T>(value));
+            squares[first / kTokenStep + j] = fmaf(y, y, squares[first / kTokenStep + j]);
+            static_cast<T*>(a.scaled)[size_t{at} * a.n + row] = narrow<T>(y * weight);
+          }
+        }
       }
     }
   }
   // This block's sums of squares, rows in one order for every launch.
   __device__ void write_squares(float* staging, const Squares& squares) const {
+    constexpr uint32_t kWarps = kRowThreads / 32;  // that share a token
     const uint32_t warp = threadIdx.x / 32;
     hopper::named_barrier(kProductBarrier, kProductThreads);
 #pragma unroll
@@ -315,12 +372,13 @@ struct StreamBlock {
 #pragma unroll
       for (uint32_t step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
       if (threadIdx.x % 32 == 0)
-        staging[warp % 2 * kStagedTokens + warp / 2 + j * kTokenStep] = sum;
+        staging[warp % kWarps * kStagedTokens + warp / kWarps + j * kTokenStep] = sum;
     }
     hopper::named_barrier(kProductBarrier, kProductThreads);
-    if (threadIdx.x < kStagedTokens)
-      a.squares[blockIdx.y * kStreamTokens + threadIdx.x] =
-          staging[threadIdx.x] + staging[kStagedTokens + threadIdx.x];
+    if (threadIdx.x >= kStagedTokens) return;
+    float sum = staging[threadIdx.x];
+    if constexpr (kWarps == 2) sum += staging[kStagedTokens + threadIdx.x];
+    a.squares[blockIdx.y * kStreamTokens + threadIdx.x] = sum;
   }
   __device__ float biased(float sum, uint32_t row) const {
     return a.bias != nullptr ? sum + load_float(a.bias, a.bias_type, row) : sum;
@@ -394,8 +452,13 @@ struct StreamBlock {
   }
 };
 
+// Blocks an SM that registers must allow: one where the sums alone take most of them.
+constexpr int least_blocks(int tokens, int tiles) {
+  return tokens <= 16 ? 3 : tokens * tiles >= 224 ? 1 : 2;
+}
+
 template <class T, int kTokens, int kTiles, int kParts, StreamMode kMode>
-__global__ void __launch_bounds__(stream_threads(kTokens), kTokens <= 16 ? 3 : 2)
+__global__ void __launch_bounds__(stream_threads(kTokens), least_blocks(kTokens, kTiles))
     stream_product(const __grid_constant__ CUtensorMap w_map,
                    const __grid_constant__ CUtensorMap x_map, const StreamArgs a) {
   extern __shared__ unsigned char shared[];
@@ -417,6 +480,7 @@ __global__ void __launch_bounds__(stream_threads(kTokens), kTokens <= 16 ? 3 : 2
   block.arrived = hopper::shared_address(swap_barriers);
   block.drained = block.arrived + 8;
   block.inverse = inverse;
+  block.ring_floats = reinterpret_cast<float*>(ring);
   block.rank = blockIdx.y % kParts;
   block.first_tile = blockIdx.y / kParts * a.tiles;
   block.first_token = blockIdx.x * kTokens;

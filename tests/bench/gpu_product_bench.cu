@@ -2,9 +2,10 @@
 // DeepSeek-Coder 33B's in one graph, every layer with weights of its own. Times are medians of
 // graph replays between events; bytes are the weights'.
 //
-//   gpu_product_bench [ops] [chain] [cuts] [cublas] [prefill]    (all where none is
+//   gpu_product_bench [ops] [chain] [cuts] [by-op] [cublas] [prefill]    (all where none is
 //   named)
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -205,12 +206,14 @@ double chain_ms(Device& device, size_t tokens, bool dependent, const Multiply& m
   });
 }
 
-// The chain as a step has it: norms deferred from product to product.
-double deferred_chain_ms(Device& device, size_t tokens) {
+// The chain as a step has it: norms deferred from product to product. A wish an operation.
+using Wishes = std::array<StreamWish, std::size(kLayer)>;
+double deferred_chain_ms(Device& device, size_t tokens, const Wishes& wishes = {}) {
   return device.ms([&] {
     size_t parts = 0;
     for (size_t layer = 0; layer < device.layers(); ++layer)
-      for (const Shape& shape : kLayer) {
+      for (size_t op = 0; op < std::size(kLayer); ++op) {
+        const Shape& shape = kLayer[op];
         GpuProduct a = device.product(shape, layer, tokens, true);
         if (shape.norm && parts > 0) {
           a.norm_weight = {};
@@ -224,9 +227,47 @@ double deferred_chain_ms(Device& device, size_t tokens) {
                      static_cast<float*>(device.squares)};
           parts = gpu_product_norm_parts(a);
         }
-        gpu_product(a, device.stream);
+        gpu_product_with(a, wishes[op], device.stream);
       }
   });
+}
+
+// One operation cut in another way, the others as ever; or all of them.
+void cuts_by_op(Device& device, double ceiling) {
+  const double bytes = static_cast<double>(device.layers() * layer_bytes());
+  constexpr size_t n = std::size(kLayer), half_kib = 106;
+  const auto time = [&](size_t tokens, size_t op, const StreamWish& wish) {
+    Wishes wishes;
+    for (size_t i = 0; i < n; ++i)
+      if (op == n || op == i) wishes[i] = wish;
+    char text[64];
+    std::snprintf(text, sizeof text, "%zu an SM, %zu KiB, S%zu T%zu P%zu", wish.blocks_per_sm,
+                  wish.shared_bytes >> 10, wish.subtiles, wish.tiles_at_once, wish.parts);
+    const char* name = op == n ? "all" : kLayer[op].name;
+    try {
+      print_row(name, text, tokens, 1e3 * deferred_chain_ms(device, tokens, wishes), bytes,
+                ceiling);
+    } catch (const std::exception&) {
+      std::printf("%-9s %-34s %6zu does not fit\n", name, text, tokens);
+      cudaGraph_t broken = nullptr;
+      cudaStreamEndCapture(device.stream, &broken);
+      cudaGetLastError();
+    }
+  };
+  for (size_t tokens : {8, 16, 32})
+    for (size_t op = 0; op <= n; ++op) {
+      time(tokens, op, {});
+      for (size_t blocks : {1, 2, 3})
+        for (size_t kib : {size_t{0}, half_kib})
+          for (size_t tiles : {1, 2, 4})
+            for (size_t subtiles : {1, 2, 4})
+              for (size_t parts : {1, 2}) {
+                if (tokens < 32 && (tiles > 1 || parts > 1)) continue;
+                if (blocks > 1 && kib > 0) continue;
+                const size_t shared = blocks == 3 ? size_t{70} << 10 : kib << 10;
+                time(tokens, op, {blocks, shared, tiles, parts, subtiles});
+              }
+    }
 }
 
 void ops(Device& device, double ceiling) {
@@ -328,6 +369,7 @@ int run(const std::vector<std::string>& wanted) {
   if (wants("ops")) ops(device, ceiling);
   if (wants("chain")) chain(device, ceiling);
   if (wants("cuts")) cuts(device, ceiling);
+  if (wants("by-op")) cuts_by_op(device, ceiling);
   if (wants("cublas")) by_cublas(device, ceiling, {64, 128});
   if (wants("prefill")) by_cublas(device, ceiling, {512, 2048});
   return 0;
