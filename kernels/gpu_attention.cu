@@ -26,6 +26,14 @@ bool suits_tensor_cores(const GpuAttention& a) {
          a.cache.key_head_stride % 16 == 0 && a.cache.value_head_stride % 16 == 0;
 }
 
+// Else tiles are left to mma.sync.
+bool suits_wgmma(const GpuAttention& a) {
+  const auto q = reinterpret_cast<uintptr_t>(a.q.data),
+             out = reinterpret_cast<uintptr_t>(a.out.data);
+  const bool dim = a.head_dim == 64 || a.head_dim == 128;
+  return suits_tensor_cores(a) && dim && q % 16 == 0 && a.q_stride % 8 == 0 && out % 4 == 0;
+}
+
 }  // namespace
 
 size_t gpu_attention_workspace_bytes(size_t n_single, size_t positions, size_t n_heads,
@@ -40,15 +48,23 @@ bool gpu_attention_rotates(const GpuAttention& a) {
          a.q_stride >= (a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
 }
 
+bool gpu_attention_rotates_tiles(const GpuAttention& a) {
+  return suits_wgmma(a) && !a.invariant && a.n_tiles > 0 && a.n_single == 0;
+}
+
 void gpu_attention(const GpuAttention& a, CudaStream stream) {
   check_shapes(a);
+  expect(a.tile_rope == nullptr || gpu_attention_rotates_tiles(a),
+         "gpu_attention: tiles that these kernels cannot rotate");
   expect(a.rope == nullptr || gpu_attention_rotates(a),
          "gpu_attention: rows that these kernels cannot rotate");
   if (a.n_single == 0 && a.n_tiles == 0) return;
   if (!suits_tensor_cores(a)) return attention_plain(a, stream);
   if (a.n_single > 0) attention_decode(a, stream);
   if (a.n_tiles == 0) return;
-  if (a.invariant || !attention_prefill_wgmma(a, stream)) attention_prefill(a, stream);
+  if (!a.invariant && suits_wgmma(a) && attention_prefill_wgmma(a, stream)) return;
+  expect(a.tile_rope == nullptr, "gpu_attention: the driver maps none of the cache");
+  attention_prefill(a, stream);
 }
 
 }  // namespace weft::kernels

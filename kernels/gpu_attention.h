@@ -47,6 +47,9 @@ struct GpuAttention {
   // their product left them, and the new keys and values join the cache on the way. Only where
   // gpu_attention_rotates() and every row is the newest of a sequence of its own.
   const float* rope = nullptr;  // [context, head_dim / 2, 2]
+  // Where it is given, tiles' q is as its product left it (gpu_qkv_post() with leaves_q) and is
+  // rotated on the way. Only where gpu_attention_rotates_tiles().
+  const float* tile_rope = nullptr;  // as rope
   bool invariant = false;
   // Programmatic: starts while the kernel before it ends, and reads positions, tables and keys and
   // values that are not among the last kGpuShortestRun of a row before that. They must have been
@@ -63,6 +66,10 @@ size_t gpu_attention_workspace_bytes(size_t n_single, size_t positions, size_t n
 
 // Whether `rope` may be given: depends on types, strides and shapes alone.
 bool gpu_attention_rotates(const GpuAttention& args);
+
+// Whether `tile_rope` may be given: depends on types, strides, shapes, `invariant` and on whether
+// all rows are in tiles.
+bool gpu_attention_rotates_tiles(const GpuAttention& args);
 
 // Throws std::invalid_argument on shapes and types it does not take.
 void gpu_attention(const GpuAttention& args, CudaStream stream);

@@ -14,7 +14,7 @@ inline constexpr size_t kDecodeRows = 1024;
 // head_dim 64, 96 or 128, bf16 or f16.
 void attention_decode(const GpuAttention& args, CudaStream stream);   // single rows
 void attention_prefill(const GpuAttention& args, CudaStream stream);  // tiles, by mma.sync
-// head_dim 64 or 128; true where it took the tiles.
+// head_dim 64 or 128, rows of q on 16 bytes; true where it took the tiles.
 bool attention_prefill_wgmma(const GpuAttention& args, CudaStream stream);
 // Any head_dim up to kMaxPlainHeadDim, any of f32, f16, bf16: single rows and tiles.
 inline constexpr size_t kMaxPlainHeadDim = 512;

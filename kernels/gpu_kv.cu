@@ -120,9 +120,9 @@ struct Head {
 template <class T, int V>
 __global__ void __launch_bounds__(32 * kWarps) qkv_post_kernel(const GpuQkvPost a) {
   wait_for_kernel_before();
-  const size_t heads = a.n_heads + 2 * a.n_kv_heads;
+  const size_t first = a.leaves_q ? a.n_heads : 0, heads = a.n_heads + 2 * a.n_kv_heads - first;
   const size_t item = size_t{blockIdx.x} * kWarps + threadIdx.x / 32;
-  const size_t t = item / heads, h = item % heads;
+  const size_t t = item / heads, h = first + item % heads;
   if (t >= a.rows.tokens) return;
   const int position = a.rows.positions[t];
   if (position < 0) return;
@@ -159,7 +159,7 @@ void gpu_qkv_post(const GpuQkvPost& a, CudaStream stream) {
   expect(a.stride >= (a.n_heads + 2 * a.n_kv_heads) * a.head_dim && a.stride % 2 == 0,
          "gpu_qkv_post: stride must be even and hold a row");
   if (a.rows.tokens == 0) return;
-  const size_t items = a.rows.tokens * (a.n_heads + 2 * a.n_kv_heads);
+  const size_t items = a.rows.tokens * ((a.leaves_q ? 0 : a.n_heads) + 2 * a.n_kv_heads);
   const auto grid = static_cast<unsigned>((items + kWarps - 1) / kWarps);
   with_gpu_type(a.qkv.dtype, [&](auto type) {
     using T = decltype(type);

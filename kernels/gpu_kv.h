@@ -25,7 +25,8 @@ struct GpuRows {
 
 // Per token row: heads of q and k are normalised where a weight is given (kernels/rms_norm.h, with
 // each step rounded as there), rotated (kernels/rope.h), q is written back in place, k and v go to
-// the cache alone. q, k and v have one dtype, and so do both weights; the cache may have others.
+// the cache alone. With leaves_q, q is neither normalised nor rotated. q, k and v have one dtype,
+// and so do both weights; the cache may have others.
 struct GpuQkvPost {
   Out qkv;    // [tokens, n_heads + 2 n_kv_heads, head_dim], rows `stride` elements apart
   In q_norm;  // [head_dim] or null
@@ -38,6 +39,7 @@ struct GpuQkvPost {
   size_t n_kv_heads = 0;
   size_t head_dim = 0;            // even, at most 256
   size_t stride = 0;              // even
+  bool leaves_q = false;          // q stays as it is: attention rotates it on the way
   bool dependent_launch = false;  // programmatic: starts while the kernel before it ends
 };
 

@@ -1,5 +1,5 @@
-// Decode that rotates and appends on its own against the two kernels it stands for: the same bits,
-// in what it returns and in the cache.
+// Attention that rotates on its own, in decode with the append too, against the two kernels it
+// stands for: the same bits, in what it returns and in the cache.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,22 +33,23 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-// One decode step of sequences of `lengths` positions: all but the newest are in the cache.
+// One step of sequences of `lengths` positions: all but the newest are in the cache.
 class Step {
  public:
-  Step(const Heads& heads, const std::vector<size_t>& lengths)
+  Step(const Heads& heads, const std::vector<size_t>& lengths, size_t newest = 1)
       : h_(heads),
         context_(*std::max_element(lengths.begin(), lengths.end())),
-        stride_((h_.n_heads + 2 * h_.n_kv_heads) * h_.head_dim + 6),
+        stride_((h_.n_heads + 2 * h_.n_kv_heads) * h_.head_dim + (newest == 1 ? 6 : 8)),
         cache_(h_.dtype, h_.dtype, h_.n_kv_heads, h_.head_dim, lengths.size(), context_),
         table_(context_ * h_.head_dim) {
     for (size_t s = 0; s < lengths.size(); ++s) {
       const auto sequence = static_cast<int32_t>(s);
       Rows old;
-      old.add(sequence, 0, lengths[s] - 1);
+      const size_t begin = lengths[s] - std::min(lengths[s], newest);
+      old.add(sequence, 0, begin);
       append(old, static_cast<uint32_t>(s));
-      rows_.add(sequence, lengths[s] - 1, lengths[s]);
-      if (s % 3 > 0) continue;
+      rows_.add(sequence, begin, lengths[s]);
+      if (newest > 1 || s % 3 > 0) continue;
       rows_.positions.push_back(-1);
       rows_.sequence.push_back(0);
     }
@@ -60,7 +61,37 @@ class Step {
     }
   }
 
+  // Of single rows, by decode.
   Result run(bool fused, bool invariant) {
+    return run_as(invariant, [&](GpuAttention& a, const float* rope, std::byte* qkv) {
+      EXPECT_TRUE(gpu_attention_rotates(a));
+      if (fused)
+        a.rope = rope;
+      else
+        rotate(a, rope, qkv, false);
+    });
+  }
+
+  // Of tiles.
+  Result run_tiles(bool fused) {
+    std::vector<int32_t> single(rows_.positions.size());
+    std::vector<GpuTile> tiles(gpu_tiles_at_most(rows_.positions.size()));
+    const GpuRowCounts counts = gpu_attention_rows(rows_.paged(cache_), single, tiles);
+    const GpuArray<GpuTile> gpu_tiles(tiles);
+    return run_as(false, [&](GpuAttention& a, const float* rope, std::byte* qkv) {
+      a.tiles = gpu_tiles.data();
+      a.n_tiles = counts.n_tiles;
+      a.n_single = counts.n_single;
+      EXPECT_TRUE(gpu_attention_rotates_tiles(a));
+      if (fused) a.tile_rope = rope;
+      rotate(a, rope, qkv, fused);
+    });
+  }
+
+ private:
+  // `prepare` says what rotates, and does what is not attention's.
+  template <class Prepare>
+  Result run_as(bool invariant, Prepare&& prepare) {
     const size_t tokens = rows_.positions.size();
     const Tensor poison(h_.dtype, tokens * h_.n_heads * h_.head_dim);
     const GpuArray<std::byte> qkv(qkv_.bytes()), out(poison.bytes()), cache(cache_.bytes());
@@ -88,18 +119,13 @@ class Step {
     a.invariant = invariant;
     a.dependent_launch = true;
     a.workspace = workspace.data();
-    EXPECT_TRUE(gpu_attention_rotates(a));
-    if (fused)
-      a.rope = rope.data();
-    else
-      rotate(a, rope.data(), qkv.data());
+    prepare(a, rope.data(), qkv.data());
     gpu_attention(a, nullptr);
     check(cudaDeviceSynchronize(), "attention");
     return {out.get(), cache.get()};
   }
 
- private:
-  void rotate(const GpuAttention& a, const float* rope, std::byte* qkv) const {
+  void rotate(const GpuAttention& a, const float* rope, std::byte* qkv, bool leaves_q) const {
     GpuQkvPost post;
     post.qkv = {qkv, h_.dtype};
     post.rope = rope;
@@ -109,6 +135,7 @@ class Step {
     post.n_kv_heads = h_.n_kv_heads;
     post.head_dim = h_.head_dim;
     post.stride = stride_;
+    post.leaves_q = leaves_q;
     gpu_qkv_post(post, nullptr);
   }
 
@@ -165,6 +192,18 @@ TEST(GpuAttention, DecodeThatRotatesWithWindowsAndFewRows) {
         EXPECT_TRUE(step.run(true, invariant) == step.run(false, invariant))
             << heads.text() << " sequences " << lengths.size() << " invariant " << invariant;
     }
+}
+
+TEST(GpuAttention, PrefillThatRotatesHasTheBitsOfTwoKernels) {
+  WEFT_NEEDS_A_GPU();
+  for (DType dtype : {DType::bf16, DType::f16})
+    for (size_t head_dim : {64, 128})
+      for (size_t group : {1, 7})
+        for (size_t window : {0, 100}) {
+          const Heads heads{dtype, 2 * group, 2, head_dim, window};
+          Step step(heads, {8, 64, 127, 128, 129, 300, 701}, 260);
+          EXPECT_TRUE(step.run_tiles(true) == step.run_tiles(false)) << heads.text();
+        }
 }
 
 }  // namespace
