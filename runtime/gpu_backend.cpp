@@ -152,8 +152,13 @@ void GpuBackend::capture() {
 }
 
 GpuPass GpuBackend::eager_pass(StepRoom room) const {
-  return {inputs_.ids(room), inputs_.rows(room), inputs_.single(),
-          inputs_.tiles(),   inputs_.counts(),   inputs_.longest_context()};
+  GpuPass pass{inputs_.ids(room), inputs_.rows(room), inputs_.single(),
+               inputs_.tiles(),   inputs_.counts(),   inputs_.longest_context()};
+  if (sampler_) {
+    pass.wanted = inputs_.sampled_rows(room);
+    pass.n_wanted = room.samples;
+  }
+  return pass;
 }
 
 // One row a sequence.
@@ -166,7 +171,9 @@ GpuPass GpuBackend::graph_pass(const GraphBucket& bucket) const {
 void GpuBackend::run(const GpuPass& pass, StepRoom room) {
   if (first_stage_) decoder_.embed(pass);
   decoder_.forward(pass);
-  if (sampler_) sampler_->head(decoder_.residual(), inputs_.sampled_rows(room), room.samples);
+  if (!sampler_) return;
+  const int32_t* sampled = decoder_.output_is_narrow() ? nullptr : inputs_.sampled_rows(room);
+  sampler_->head(decoder_.output(), sampled, room.samples);
 }
 
 void GpuBackend::forward(const Batch& batch, const Slots& slots) {

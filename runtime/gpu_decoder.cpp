@@ -8,6 +8,7 @@
 
 #include "kernels/gpu_embedding.h"
 #include "kernels/gpu_residual_add.h"
+#include "kernels/gpu_rows.h"
 #include "runtime/gpu_synthesis.h"
 #include "runtime/rope_table.h"
 
@@ -78,7 +79,8 @@ GpuDecoder::GpuDecoder(const DecoderShape& shape, const StageWeights& weights, c
       products_(products),
       stream_(stream),
       clock_(clock),
-      act_(take_activations(shape, arena, stream)) {}
+      act_(take_activations(shape, arena, stream)),
+      stream_rows_(act_.residual) {}
 
 void GpuDecoder::embed(const GpuPass& pass) {
   mark(clock_, StepPart::embedding);
@@ -98,6 +100,7 @@ void GpuDecoder::embed(const GpuPass& pass) {
 
 void GpuDecoder::forward(const GpuPass& pass) {
   norm_parts_ = 0;
+  stream_rows_ = act_.residual;
   for (size_t i = 0; i < weights_.layers.size(); ++i) layer(i, pass);
 }
 
@@ -120,7 +123,7 @@ GpuProduct GpuDecoder::qkv_product(size_t i, size_t tokens) const {
 GpuProduct GpuDecoder::gate_up_product(size_t i, size_t tokens) const {
   const LayerWeights& w = weights_.layers[i];
   GpuProduct args;
-  args.x = act_.residual;
+  args.x = stream_rows_;
   args.w = w.gate_up;
   args.bias = w.gate_up_bias;
   args.norm_weight = w.post_norm;
@@ -149,7 +152,7 @@ GpuProduct GpuDecoder::row_parallel_product(In x, In w, In bias, size_t k, size_
     return args;
   }
   args.bias = bias;
-  args.residual = args.y = act_.residual;
+  args.residual = args.y = stream_rows_;
   args.epilogue = GpuProduct::kAddResidual;
   return args;
 }
@@ -176,13 +179,19 @@ void GpuDecoder::measure_products() {
 
 void GpuDecoder::layer(size_t i, const GpuPass& pass) {
   const LayerWeights& w = weights_.layers[i];
-  const size_t tokens = pass.rows.tokens;
-  const bool last = i + 1 == weights_.layers.size();
+  size_t tokens = pass.rows.tokens;
+  const bool last = i + 1 == weights_.layers.size(), few = last && narrows(pass);
   begin(i, StepPart::qkv);
   products_.run(with_deferred_norm(qkv_product(i, tokens)), stream_.gpu());
-  attend(i, pass);
+  attend(i, pass, few);
+  if (few && pass.n_wanted == 0) return;
   begin(i, StepPart::o);
-  add_row_parallel(i, StepPart::o, act_.attended, w.o, w.o_bias,
+  In attended = act_.attended;
+  if (few) {
+    attended = narrow(pass);
+    tokens = pass.n_wanted;
+  }
+  add_row_parallel(i, StepPart::o, attended, w.o, w.o_bias,
                    shape_.shard.heads.size() * shape_.spec.head_dim, tokens, w.post_norm);
   begin(i, StepPart::ffn);
   products_.run(with_deferred_norm(gate_up_product(i, tokens)), stream_.gpu());
@@ -202,8 +211,29 @@ GpuProduct GpuDecoder::with_deferred_norm(GpuProduct product) {
   return product;
 }
 
+// Not where the buffers that are free by then have no room for the wanted rows.
+bool GpuDecoder::narrows(const GpuPass& pass) const {
+  const size_t rows = max_rows(shape_.limits);
+  const size_t h_d = shape_.shard.heads.size() * shape_.spec.head_dim;
+  return pass.wanted != nullptr && pass.n_wanted < pass.rows.tokens &&
+         pass.n_wanted * shape_.spec.hidden <= rows * qkv_width(shape_) &&
+         pass.n_wanted * h_d <= rows * shape_.shard.ffn.size();
+}
+
+// The wanted rows of the residual stream move to where q, k and v were, and those of what
+// attention gave to the returned buffer.
+In GpuDecoder::narrow(const GpuPass& pass) {
+  const size_t h_d = shape_.shard.heads.size() * shape_.spec.head_dim;
+  const size_t n = pass.n_wanted, hidden = shape_.spec.hidden;
+  kernels::gpu_gather_rows({act_.attended, pass.wanted, act_.gated, n, h_d}, stream_.gpu());
+  kernels::gpu_gather_rows({act_.residual, pass.wanted, act_.qkv, n, hidden}, stream_.gpu());
+  stream_rows_ = act_.qkv;
+  return act_.gated;
+}
+
 // attended = softmax(rot(q) · rot(k)ᵀ / √d) v over the cache, after k and v have joined it.
-void GpuDecoder::attend(size_t i, const GpuPass& pass) {
+// Where the pass narrows, only its wanted rows of it.
+void GpuDecoder::attend(size_t i, const GpuPass& pass, bool narrows) {
   const LayerWeights& w = weights_.layers[i];
   const size_t h = shape_.shard.heads.size(), kv = shape_.shard.kv_heads.size();
   const size_t d = shape_.spec.head_dim;
@@ -247,6 +277,14 @@ void GpuDecoder::attend(size_t i, const GpuPass& pass) {
   post.head_dim = d;
   post.stride = qkv_width(shape_);
   post.dependent_launch = true;
+  if (narrows) {
+    args.single = pass.wanted;
+    args.n_single = pass.n_wanted;
+    args.n_tiles = 0;
+  } else if (!w.q_norm && kernels::gpu_attention_rotates_tiles(args)) {
+    args.tile_rope = act_.rope_table;
+    post.leaves_q = true;
+  }
   kernels::gpu_qkv_post(post, stream_.gpu());
   begin(i, StepPart::attention);
   kernels::gpu_attention(args, stream_.gpu());
@@ -266,7 +304,7 @@ void GpuDecoder::add_row_parallel(size_t i, StepPart part, In x, In w, In bias, 
   parallel::ResidualSum sum;
   sum.partial = act_.partial;
   sum.bias = bias;
-  sum.residual = act_.residual;
+  sum.residual = stream_rows_;
   sum.tokens = tokens;
   sum.hidden = hidden;
   sum.dependent_launch = true;
@@ -279,7 +317,7 @@ void GpuDecoder::add_row_parallel(size_t i, StepPart part, In x, In w, In bias, 
   kernels::GpuResidualAdd add;
   add.partial = act_.partial;
   add.bias = bias;
-  add.residual = act_.residual;
+  add.residual = stream_rows_;
   add.tokens = tokens;
   add.hidden = hidden;
   kernels::gpu_residual_add(add, stream_.gpu());

@@ -36,6 +36,10 @@ struct GpuPass {
   const kernels::GpuTile* tiles = nullptr;
   kernels::GpuRowCounts counts;
   size_t max_context = 0;
+  // Rows whose output is wanted, ascending row numbers on the GPU, or null for all of them. The
+  // stage's last layer then computes no more of the others than their keys and values.
+  const int32_t* wanted = nullptr;
+  size_t n_wanted = 0;
 };
 
 class GpuDecoder {
@@ -53,6 +57,9 @@ class GpuDecoder {
   void embed(const GpuPass& pass);
   // All layers of the stage on the rows in residual().
   void forward(const GpuPass& pass);
+  // What the last forward() made of them: all rows, or those that were wanted, side by side.
+  kernels::In output() const { return stream_rows_; }
+  bool output_is_narrow() const { return stream_rows_.data != act_.residual.data; }
 
   // Times the products of a layer, on numbers that are left in the buffers.
   void measure_products();
@@ -65,7 +72,9 @@ class GpuDecoder {
   kernels::GpuProduct row_parallel_product(kernels::In x, kernels::In w, kernels::In bias, size_t k,
                                            size_t tokens) const;
   void layer(size_t i, const GpuPass& pass);
-  void attend(size_t i, const GpuPass& pass);
+  void attend(size_t i, const GpuPass& pass, bool narrows);
+  bool narrows(const GpuPass& pass) const;
+  kernels::In narrow(const GpuPass& pass);
   kernels::GpuProduct with_deferred_norm(kernels::GpuProduct product);
   // `next_norm` of the rows that this leaves, null where none follows.
   void add_row_parallel(size_t i, StepPart part, kernels::In x, kernels::In w, kernels::In bias,
@@ -83,7 +92,8 @@ class GpuDecoder {
   kernels::Stream& stream_;
   StepClock* clock_;
   GpuActivations act_;
-  size_t norm_parts_ = 0;  // of the norm that the last product deferred
+  kernels::Out stream_rows_;  // the residual stream: act_.residual, or the wanted rows of it
+  size_t norm_parts_ = 0;     // of the norm that the last product deferred
 };
 
 }  // namespace weft::runtime

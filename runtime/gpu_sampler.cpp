@@ -90,8 +90,12 @@ kernels::GpuProduct GpuSampler::head_product(size_t n) const {
 void GpuSampler::head(kernels::In residual, const int32_t* sampled, size_t n) {
   if (n == 0) return;
   mark(clock_, StepPart::head);
-  kernels::gpu_gather_rows({residual, sampled, rows_, n, shape_.spec.hidden}, stream_.gpu());
-  products_.run(head_product(n), stream_.gpu());
+  kernels::GpuProduct product = head_product(n);
+  if (sampled == nullptr)
+    product.x = residual;
+  else
+    kernels::gpu_gather_rows({residual, sampled, rows_, n, shape_.spec.hidden}, stream_.gpu());
+  products_.run(product, stream_.gpu());
 }
 
 void GpuSampler::measure_products() {

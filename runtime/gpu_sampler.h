@@ -27,8 +27,8 @@ class GpuSampler {
              GpuProducts& products, ResultShape result_shape, GpuWait& wait, GpuArena& arena,
              kernels::Stream& stream, StepClock* clock = nullptr);
 
-  // Logits of n rows of the residual stream, which `sampled` [n] names on the GPU; rows of padding
-  // (−1) give some logits too. Can be captured.
+  // Logits of n rows of the residual stream, which `sampled` [n] names on the GPU, or of the first
+  // n where it is null; rows of padding (−1) give some logits too. Can be captured.
   void head(kernels::In residual, const int32_t* sampled, size_t n);
 
   // Times the head's product.
