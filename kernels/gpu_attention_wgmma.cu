@@ -194,6 +194,7 @@ class Consumer {
     for (int n = 0;; ++n) {
       barrier_wait(queries_.full(n), Ring::parity(n));
       w_ = items[n % kRing];
+      __syncwarp();  // one lane says for all that the item has been read
       if (w_.steps == 0) return;
       take(shared, q_ + n % kRing * L::kPlaneBytes, queries_.empty(n));
       step_ += w_.steps;
