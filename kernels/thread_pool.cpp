@@ -16,9 +16,10 @@
 namespace weft::kernels {
 namespace {
 
-// Long enough to bridge the gap between two operations of a layer, short enough that an idle rank
-// costs nothing that can be measured.
-constexpr auto kSpin = std::chrono::microseconds(20);
+// Long enough to bridge the gaps between the operations of a step, short enough that an idle rank
+// costs nothing that can be measured. In a virtual machine, waking a thread that sleeps takes
+// longer than most operations of a small model.
+constexpr auto kSpin = std::chrono::microseconds(200);
 
 // Ranges per thread: late wakers and cores shared with other processes then cost a part of an
 // operation, not half of it.
