@@ -148,6 +148,9 @@ class Calibration {
     constexpr size_t most_bytes = size_t{16} << 20;
     Rig rig(session_, stream_, n, most_bytes, options_.quick);
     planner::MessageCurve curve = time_all_reduce(rig);
+    const double share = time_wait_share(rig, curve.microseconds.front());
+    for (planner::OverheadCurve& other : profile_.overheads)
+      if (other.ranks == n) other.wait_share = share;
     rig.close();
     curve.source = source(n) + ", each after 60 us of computing";
     profile_.all_reduce.push_back({"weft's host communicator", n, std::move(curve)});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/attention.h"
@@ -20,7 +19,8 @@ using kernels::In;
 using kernels::Out;
 using planner::HeadCounts;
 
-// The same work again and again, so that a slow phase of the machine does not lie in one curve.
+// The same work again and again, and the median of them: a slow phase of the machine, or a quick
+// one, does not lie in one curve then.
 constexpr size_t kPasses = 3;
 // Of a layer's weights about a third are row-parallel: float32 sums of eight chunks.
 constexpr size_t kProductsAtOnce = 3;
@@ -165,16 +165,16 @@ class ProductCase {
   Arena<float> sums_, workspace_;
 };
 
-// Lowers each time of the curve to that of this pass; times of matrices beyond the arena stay.
-void pass_over(const Rig& rig, const ProductCase& made, size_t arena_bytes,
-               planner::ProductCurve& curve) {
-  size_t at = 0;
+// A time of each product of the curve, 0 of matrices beyond the arena.
+std::vector<double> pass_over(const Rig& rig, const ProductCase& made, size_t arena_bytes,
+                              const planner::ProductCurve& curve) {
+  std::vector<double> times;
   for (const size_t outputs : curve.outputs) {
     for (const size_t inputs : curve.inputs) {
       const bool beyond = outputs * inputs * sizeof(uint16_t) > arena_bytes;
       Turn matrices = made.matrices(arena_bytes, outputs, inputs);
       for (const size_t tokens : curve.tokens) {
-        double& least = curve.microseconds[at++];
+        times.push_back(0);
         if (beyond) continue;
         const double us = rig.time_us(
             [&] {
@@ -182,9 +182,24 @@ void pass_over(const Rig& rig, const ProductCase& made, size_t arena_bytes,
                 made.run(matrices.next(), tokens, outputs, inputs, i == 0, rig.stream());
             },
             kPasses);
-        least = std::min(least, us / kProductsAtOnce);
+        times.back() = us / kProductsAtOnce;
       }
     }
+  }
+  return times;
+}
+
+// Sets the curve's times to the medians of all passes; those beyond the arena stay.
+void time_curve(const Rig& rig, const ProductCase& made, size_t arena_bytes,
+                planner::ProductCurve& curve) {
+  std::vector<std::vector<double>> passes;
+  for (size_t pass = 0; pass < kPasses; ++pass)
+    passes.push_back(pass_over(rig, made, arena_bytes, curve));
+  curve.microseconds.resize(passes.front().size());
+  for (size_t i = 0; i < curve.microseconds.size(); ++i) {
+    std::vector<double> times;
+    for (const std::vector<double>& pass : passes) times.push_back(pass[i]);
+    if (const double us = median(times); us > 0) curve.microseconds[i] = us;
   }
 }
 
@@ -196,18 +211,19 @@ planner::CacheCurve time_cache(const Rig& rig, const ProductCase& made) {
       const double size = part * static_cast<double>(mib);
       if (size * (1 << 20) <= kMostMatrixBytes) times.push_back({size, 0});
     }
+  std::vector<std::vector<double>> passes(times.size());
   for (size_t pass = 0; pass < kPasses; ++pass)
-    for (planner::CacheTime& time : times) {
-      Turn matrices = made.matrices(static_cast<size_t>(time.mib * (1 << 20)), kProbe, kProbe);
+    for (size_t t = 0; t < times.size(); ++t) {
+      Turn matrices = made.matrices(static_cast<size_t>(times[t].mib * (1 << 20)), kProbe, kProbe);
       const double us = rig.time_us(
           [&] {
             for (size_t i = 0; i < matrices.size(); ++i)
               made.run(matrices.next(), 1, kProbe, kProbe, false, rig.stream());
           },
           kPasses);
-      const double each = us / static_cast<double>(matrices.size());
-      time.us = pass == 0 ? each : std::min(time.us, each);
+      passes[t].push_back(us / static_cast<double>(matrices.size()));
     }
+  for (size_t t = 0; t < times.size(); ++t) times[t].us = median(passes[t]);
   return planner::fit_cache(times);
 }
 
@@ -222,13 +238,11 @@ ProductTimes time_products(const Rig& rig) {
   memory.tokens = grid.tokens;
   memory.outputs = grid.outputs;
   memory.inputs = grid.inputs;
-  memory.microseconds.assign(grid.tokens.size() * grid.outputs.size() * grid.inputs.size(),
-                             std::numeric_limits<double>::infinity());
-  for (size_t pass = 0; pass < kPasses; ++pass) pass_over(rig, made, kMostMatrixBytes, memory);
+  time_curve(rig, made, kMostMatrixBytes, memory);
   times.from_cache = memory;
   times.from_cache.cached = true;
   const auto half = static_cast<size_t>(cached_mib(times.cache) / 2 * (1 << 20));
-  for (size_t pass = 0; pass < kPasses; ++pass) pass_over(rig, made, half, times.from_cache);
+  time_curve(rig, made, half, times.from_cache);
   return times;
 }
 
@@ -259,6 +273,25 @@ planner::PrefillAttentionCurve time_prefill_attention(const Rig& rig) {
     }
   }
   return planner::fit_prefill_attention(times);
+}
+
+double time_wait_share(const Rig& rig, double sum_us) {
+  constexpr size_t kSide = 1024, kAtOnce = 3;
+  const ProductCase made({{1}, {kSide}, {kSide}});
+  Turn matrices = made.matrices(kMostMatrixBytes, kSide, kSide);
+  float sum[64] = {};
+  std::vector<double> works, waits;
+  rig.time_each_us(rig.quick() ? 40 : 400, [&] {
+    const RigClock::time_point start = RigClock::now();
+    for (size_t i = 0; i < kAtOnce; ++i)
+      made.run(matrices.next(), 1, kSide, kSide, i == 0, rig.stream());
+    works.push_back(us_since(start));
+    const RigClock::time_point ready = RigClock::now();
+    rig.group().all_reduce(sum, std::size(sum), DType::f32, rig.stream());
+    waits.push_back(us_since(ready));
+    return waits.back();
+  });
+  return std::max(0.0, rig.mean(typical(waits)) - sum_us) / typical(works);
 }
 
 void time_sampling(const Rig& rig, planner::OverheadCurve& curve) {

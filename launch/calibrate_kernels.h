@@ -19,6 +19,9 @@ struct ProductTimes {
 ProductTimes time_products(const Rig& rig);
 planner::DecodeAttentionCurve time_decode_attention(const Rig& rig);
 planner::PrefillAttentionCurve time_prefill_attention(const Rig& rig);
+// What a rank waits at a sum for the slowest of the rig, as a share of the products before it; a
+// sum itself takes `sum_us`.
+double time_wait_share(const Rig& rig, double sum_us);
 // sample_us and sample_gbps of `curve`.
 void time_sampling(const Rig& rig, planner::OverheadCurve& curve);
 

@@ -63,7 +63,7 @@ planner::MessageCurve time_send_recv(const parallel::MpiSession& session, int ot
       if (first) pair->exchange({&receive, 1}, stream);
       times.push_back(std::max((us_since(start) - 2 * kStageUs) / 2, 0.01));
     }
-    double us = undisturbed(times);
+    double us = median(times);
     pair->broadcast(&us, sizeof(us), 0, stream);
     curve.microseconds.push_back(us);
   }

@@ -20,6 +20,9 @@ constexpr size_t kPasses = 3;
 constexpr size_t kLeastLayers = 8;
 // The small one stays in a cache: what is not a product shows there.
 constexpr size_t kSmallHidden = 128, kLargeHidden = 1024;
+// Of whole steps: too much for a core's own cache, little enough for the one that cores share.
+constexpr size_t kStepHidden = 256;
+constexpr size_t kStepPasses = 5;
 constexpr size_t kContext = 1024;
 constexpr size_t kPromptTokens = 16;
 constexpr uint64_t kSeed = 7;
@@ -133,24 +136,28 @@ class Layers {
   std::vector<int32_t> table_;
 };
 
-// Rank 0 answers one prompt; the times between its tokens.
-std::vector<double> token_times(runtime::Engine& engine, const planner::Plan& plan,
-                                size_t n_tokens) {
+// Rank 0 answers some prompts, one after the other; the median of the times between their tokens.
+double token_us(runtime::Engine& engine, const planner::Plan& plan, size_t n_tokens) {
   runtime::Scheduler scheduler(plan.limits);
-  runtime::Request request;
-  request.prompt.assign(kPromptTokens, 1);
-  request.max_tokens = n_tokens;
-  scheduler.add(std::move(request));
-  std::vector<double> times;
+  for (size_t pass = 0; pass < kStepPasses; ++pass) {
+    runtime::Request request;
+    request.prompt.assign(kPromptTokens, 1);
+    request.max_tokens = n_tokens;
+    scheduler.add(std::move(request));
+  }
+  std::vector<double> times, passes;
   RigClock::time_point last;
   engine.drive(scheduler, [&](size_t, const runtime::TokenResults&, size_t) {
     times.push_back(us_since(last));
     last = RigClock::now();
+    if (times.size() < n_tokens) return runtime::FinishReason::none;
+    times.erase(times.begin());  // what stands before a prompt's first token is not a step
+    passes.push_back(typical(times));
+    times.clear();
     return runtime::FinishReason::none;
   });
   engine.stop_followers();
-  times.erase(times.begin());  // the first has none before it
-  return times;
+  return median(passes);
 }
 
 double explained_us(const ModelSpec& spec, const planner::Plan& plan,
@@ -194,22 +201,20 @@ void time_layers(const Rig& rig, const parallel::MpiSession& session,
     shape.n_layers = spec.n_layers;
     shape.tp = 1;
     constexpr Case cases[] = {{128, 1}, {0, 16}, {0, 64}, {0, 256}};
-    double least[std::size(cases)];
+    std::vector<double> passes[std::size(cases)];
     for (size_t pass = 0; pass < kPasses; ++pass)
-      for (size_t i = 0; i < std::size(cases); ++i) {
-        const double us = layers.time_us(rig, cases[i].first, cases[i].rows) / kLeastLayers;
-        least[i] = pass == 0 ? us : std::min(least[i], us);
-      }
+      for (size_t i = 0; i < std::size(cases); ++i)
+        passes[i].push_back(layers.time_us(rig, cases[i].first, cases[i].rows) / kLeastLayers);
     for (size_t i = 0; i < std::size(cases); ++i) {
       const Case& at = cases[i];
       const planner::StepParts parts =
           at.rows == 1 ? decode_step(setting, shape, 1, static_cast<double>(at.first))
                        : prefill_step(setting, shape, at.rows, 0);
       const double known = parts.total_ms() * 1e3 / kLeastLayers;
+      const double us = median(passes[i]);
       spdlog::debug("a layer of hidden {}, {} rows: {:.1f} us, {:.1f} of them explained", hidden,
-                    at.rows, least[i], known);
-      rests.push_back(
-          {static_cast<double>(at.rows), static_cast<double>(hidden), least[i] - known, least[i]});
+                    at.rows, us, known);
+      rests.push_back({static_cast<double>(at.rows), static_cast<double>(hidden), us - known, us});
     }
     layers.close();
   }
@@ -219,7 +224,7 @@ void time_layers(const Rig& rig, const parallel::MpiSession& session,
 StepTime time_steps(const parallel::MpiSession& session, size_t tp, size_t n_threads,
                     const planner::MachineProfile& profile, bool quick) {
   const size_t pp = static_cast<size_t>(session.size()) / tp;
-  const ModelSpec spec = model_of(kSmallHidden, std::max(kLeastLayers, pp));
+  const ModelSpec spec = model_of(kStepHidden, std::max(kLeastLayers, pp));
   const planner::Plan plan = plan_of(spec, tp, pp);
   const auto source = runtime::make_synthetic(spec, kSeed);
   runtime::EngineOptions options;
@@ -227,10 +232,9 @@ StepTime time_steps(const parallel::MpiSession& session, size_t tp, size_t n_thr
   runtime::Engine engine(session, spec, plan, *source, options);
   StepTime time;
   time.n_stages = plan.replicas.front().stages.size();
-  const size_t n_tokens = quick ? 32 : 400;
+  const size_t n_tokens = quick ? 32 : 300;
   if (session.rank() == 0) {
-    std::vector<double> times = token_times(engine, plan, n_tokens);
-    time.measured_us = undisturbed(times);
+    time.measured_us = token_us(engine, plan, n_tokens);
     const double context = kPromptTokens + static_cast<double>(n_tokens) / 2;
     time.explained_us = explained_us(spec, plan, profile, context);
   } else {

@@ -1,6 +1,7 @@
 #include "launch/calibrate_rig.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "parallel/host_communicator.h"
 #include "runtime/base/error.h"
@@ -33,11 +34,19 @@ void compute_for_us(double us) {
   }
 }
 
-double undisturbed(std::vector<double>& times) {
+double typical(std::vector<double>& times) {
   WEFT_EXPECT(!times.empty());
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 10);
-  std::nth_element(times.begin(), at, times.end());
-  return *at;
+  const size_t n = times.size() - times.size() / 10;
+  std::sort(times.begin(), times.end());
+  return std::accumulate(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(n), 0.0) /
+         static_cast<double>(n);
+}
+
+double median(std::vector<double>& times) {
+  WEFT_EXPECT(!times.empty());
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
 }
 
 Rig::Rig(const parallel::MpiSession& session, kernels::Stream& stream, size_t n_ranks,
@@ -52,10 +61,15 @@ void Rig::barrier() const {
   if (n_ranks() > 1) group_->all_reduce(&one, 1, DType::f32, stream_);
 }
 
-double Rig::slowest(double us) const {
-  std::vector<double> all(n_ranks());
-  group_->all_gather(&us, all.data(), sizeof(us), stream_);
-  return *std::max_element(all.begin(), all.end());
+std::vector<double> Rig::all(double us) const {
+  std::vector<double> times(n_ranks());
+  group_->all_gather(&us, times.data(), sizeof(us), stream_);
+  return times;
+}
+
+double Rig::mean(double us) const {
+  const std::vector<double> times = all(us);
+  return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
 }
 
 double Rig::time_us(const std::function<void()>& call, size_t n_passes) const {
@@ -64,7 +78,8 @@ double Rig::time_us(const std::function<void()>& call, size_t n_passes) const {
   call();  // finds caches and pages as no other does
   const double long_us = us_since(first);
   barrier();
-  if (slowest(long_us) > kTooLongUs) return slowest(long_us);
+  const std::vector<double> firsts = all(long_us);
+  if (*std::max_element(firsts.begin(), firsts.end()) > kTooLongUs) return mean(long_us);
   std::vector<double> times;
   const RigClock::time_point start = RigClock::now();
   const double enough = (quick_ ? kQuickUs : kEnoughUs) / static_cast<double>(n_passes);
@@ -76,14 +91,14 @@ double Rig::time_us(const std::function<void()>& call, size_t n_passes) const {
     passed = us_since(start);
   } while (passed < (times.size() < kLeastCalls ? kTooLongUs : enough) &&
            times.size() < kMostCalls);
-  return slowest(undisturbed(times));
+  return mean(typical(times));
 }
 
 double Rig::time_each_us(size_t n_calls, const std::function<double()>& call) const {
   barrier();
   std::vector<double> times;
   for (size_t i = 0; i < n_calls; ++i) times.push_back(call());
-  return slowest(undisturbed(times));
+  return mean(median(times));
 }
 
 void Rig::close() { group_->close(); }

@@ -20,9 +20,12 @@ using RigClock = std::chrono::steady_clock;
 double us_since(RigClock::time_point start);
 // Holds the core so long, as a stage does that computes.
 void compute_for_us(double us);
-// The time that a tenth of them stay below: what an undisturbed call takes, where most of them may
-// be disturbed by others on the machine. At least one time; their order is changed.
-double undisturbed(std::vector<double>& times);
+// Their mean but for the longest tenth: what a run takes too, which a few long pauses of the
+// machine do not decide. At least one time; their order is changed.
+double typical(std::vector<double>& times);
+
+// The middle one. At least one; their order is changed.
+double median(std::vector<double>& times);
 
 class Rig {
  public:
@@ -36,18 +39,20 @@ class Rig {
   parallel::Communicator& group() const { return *group_; }
   bool quick() const { return quick_; }
 
-  // Microseconds of an undisturbed call, of all that fit in a few milliseconds and at least three
-  // (fewer of very long ones), while all ranks of the rig do the same: that of the slowest rank. A
-  // collective. With several passes each takes its part of the time.
+  // Microseconds of a typical call, of all that fit in a few milliseconds and at least three (fewer
+  // of very long ones), while all ranks of the rig do the same: the mean over ranks. A collective.
+  // With several passes each takes its part of the time.
   double time_us(const std::function<void()>& call, size_t n_passes = 1) const;
-  // The same for calls that time themselves: `call` gives one time in microseconds. The number of
-  // calls is the same on all ranks.
+  // The median of calls that time themselves, likewise the mean over ranks: `call` gives one time
+  // in microseconds. The number of calls is the same on all ranks.
   double time_each_us(size_t n_calls, const std::function<double()>& call) const;
+  // Over the rig's ranks; a collective.
+  double mean(double us) const;
   void barrier() const;
   void close();
 
  private:
-  double slowest(double us) const;
+  std::vector<double> all(double us) const;
 
   kernels::Stream& stream_;
   std::unique_ptr<parallel::Communicator> group_;

@@ -147,8 +147,8 @@ PrefillAttentionCurve read_prefill_attention(const YamlValue& map) {
 }
 
 OverheadCurve read_overheads(const YamlValue& map) {
-  constexpr std::string_view keys[] = {"ranks",     "source",    "step_us",    "layer_us",
-                                       "pass_gbps", "sample_us", "sample_gbps"};
+  constexpr std::string_view keys[] = {"ranks",     "source",    "step_us",     "layer_us",
+                                       "pass_gbps", "sample_us", "sample_gbps", "wait_share"};
   map.keys(keys);
   OverheadCurve curve;
   curve.ranks = ranks_of(map);
@@ -158,6 +158,7 @@ OverheadCurve read_overheads(const YamlValue& map) {
   curve.pass_gbps = positive(map.at("pass_gbps"));
   curve.sample_us = at_least_zero(map.at("sample_us"));
   curve.sample_gbps = positive(map.at("sample_gbps"));
+  if (map.has("wait_share")) curve.wait_share = at_least_zero(map.at("wait_share"));
   return curve;
 }
 

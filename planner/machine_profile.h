@@ -102,6 +102,8 @@ struct OverheadCurve {
   double pass_gbps = 0;    // of element-wise passes over [tokens, hidden]
   double sample_us = 0;    // of a sequence that is sampled
   double sample_gbps = 0;  // over its float32 logits
+  // Of its own work, what a rank waits at sums for the slowest of its stage.
+  double wait_share = 0;
 
   bool operator==(const OverheadCurve&) const = default;
 };

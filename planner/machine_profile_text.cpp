@@ -77,7 +77,8 @@ std::string text_of(const OverheadCurve& curve) {
          fmt::format(
              "    step_us: {}\n    layer_us: {}\n    pass_gbps: {}\n    sample_us: {}\n"
              "    sample_gbps: {}\n",
-             curve.step_us, curve.layer_us, curve.pass_gbps, curve.sample_us, curve.sample_gbps);
+             curve.step_us, curve.layer_us, curve.pass_gbps, curve.sample_us, curve.sample_gbps) +
+         (curve.wait_share > 0 ? fmt::format("    wait_share: {}\n", curve.wait_share) : "");
 }
 
 template <class Curve>

@@ -189,7 +189,7 @@ void round_numbers(MachineProfile& profile) {
     for (MessageCurve& curve : *curves)
       for (double& us : curve.microseconds) round(us);
   for (OverheadCurve& c : profile.overheads)
-    round_all(c.step_us, c.layer_us, c.pass_gbps, c.sample_us, c.sample_gbps);
+    round_all(c.step_us, c.layer_us, c.pass_gbps, c.sample_us, c.sample_gbps, c.wait_share);
 }
 
 }  // namespace weft::planner

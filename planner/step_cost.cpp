@@ -147,10 +147,18 @@ Estimate step_messages(const StepSetting& s, const StageShape& shape, const Rank
   Estimate sum;
   if (shape.has_embedding) sum += layer_collectives(s, shape, tokens) * 0.5;
   if (!shape.has_head) return sum;
+  // Ranks of a stage come to it together, as to a sum, whose curve counts two bytes a float32.
   const double shard_bytes = rows * static_cast<double>(rank.vocab) * 4;
-  if (shape.tp > 1) sum += send_recv_us(*s.machine, s.link, false, shard_bytes);
+  if (shape.tp > 1) sum += all_reduce_us(*s.machine, shape.tp, shard_bytes / 2);
   if (!shape.has_embedding) sum += send_recv_us(*s.machine, s.link, false, 1);
   return sum;
+}
+
+// What a rank waits at its sums for the slowest of its stage.
+void add_waits(const StageShape& shape, const OverheadCurve& timed, StepParts& parts) {
+  if (shape.tp == 1) return;
+  const double own = parts.products_ms + parts.attention_ms + parts.other_ms + parts.head_ms;
+  parts.collectives_ms += timed.wait_share * own;
 }
 
 }  // namespace
@@ -205,6 +213,7 @@ StepParts decode_step(const StepSetting& s, const StageShape& shape, size_t batc
   if (timed == nullptr) return parts;
   parts.other_ms += layers * passes_us(s, shape, timed, sequences) * 1e-3;
   parts.collectives_ms += ms(step_messages(s, shape, rank, sequences, sequences));
+  add_waits(shape, *timed, parts);
   return parts;
 }
 
@@ -241,6 +250,7 @@ StepParts prefill_step(const StepSetting& s, const StageShape& shape, size_t tok
   parts.other_ms += layers * timed->layer_us * 1e-3;
   if (shape.has_head) parts.host_ms += engine.sequence_us * 1e-3;
   parts.collectives_ms += ms(step_messages(s, shape, rank, count, 1));
+  add_waits(shape, *timed, parts);
   return parts;
 }
 

@@ -71,8 +71,10 @@ TEST(MachineProfile, HoldsWhatACalibrationMeasures) {
       "overheads:\n  - source: a test\n    step_us: 20\n    layer_us: 5.5\n    pass_gbps: 4\n"
       "    sample_us: 3\n    sample_gbps: 2\n"
       "  - ranks: 2\n    source: a test\n    step_us: 30\n    layer_us: 7\n    pass_gbps: 3\n"
-      "    sample_us: 0\n    sample_gbps: 2\n";
+      "    sample_us: 0\n    sample_gbps: 2\n    wait_share: 0.25\n";
   const MachineProfile profile = parse_machine_profile(text, "tiny.yaml", ".");
+  EXPECT_EQ(profile.overheads[0].wait_share, 0);
+  EXPECT_EQ(profile.overheads[1].wait_share, 0.25);
   EXPECT_TRUE(profile.send_recv_inside.empty());
   ASSERT_EQ(profile.overheads.size(), 2u);
   EXPECT_EQ(profile.overheads[0].layer_us, 5.5);
