@@ -136,7 +136,8 @@ class Layers {
   std::vector<int32_t> table_;
 };
 
-// Rank 0 answers some prompts, one after the other; the median of the times between their tokens.
+// Rank 0 answers some prompts, one after the other; the median over them of the typical time
+// between two tokens.
 double token_us(runtime::Engine& engine, const planner::Plan& plan, size_t n_tokens) {
   runtime::Scheduler scheduler(plan.limits);
   for (size_t pass = 0; pass < kStepPasses; ++pass) {

@@ -76,7 +76,7 @@ class KernelSet {
   virtual double time_us(KernelOp op, const KernelWork& work) = 0;
 };
 
-// With room for all of `works`. On CPUs all ranks of the rig measure at once, and the slowest
+// With room for all of `works`. On CPUs all ranks of the rig measure at once, and their mean
 // counts: collective calls of its ranks. On a GPU, the current one, as replays of a graph.
 std::unique_ptr<KernelSet> make_cpu_kernels(const KernelShapes& shapes,
                                             const std::vector<KernelWork>& works, const Rig& rig);

@@ -142,6 +142,26 @@ TEST(CostModel, TimedOverheadsStandForTheEnginesOwn) {
               "calibrate it under mpirun with two ranks or more");
 }
 
+// What ranks wait for one another is a share of their own work, and a rank alone waits for none.
+TEST(CostModel, WaitsAtSumsAreAShareOfTheRanksOwnWork) {
+  CostSetting setting = cost_setting("deepseek-coder-1.3b", "cpu");
+  MachineProfile& cpu = setting.nodes[0].machine;
+  cpu.overheads = {{1, "a test", 100, 10, 2, 3, 4}, {2, "a test", 200, 20, 2, 3, 4}};
+  const StageShape one = whole_model(setting.model, 1), both = whole_model(setting.model, 2);
+  const CostModel without(setting);
+  for (OverheadCurve& curve : cpu.overheads) curve.wait_share = 0.25;
+  const CostModel with(setting);
+  for (const auto phase : {&CostModel::decode_parts, &CostModel::prefill_parts}) {
+    const StepParts before = (without.*phase)(both, schedule(1));
+    const StepParts after = (with.*phase)(both, schedule(1));
+    const double own = before.products_ms + before.attention_ms + before.other_ms + before.head_ms;
+    EXPECT_GT(own, 0);
+    EXPECT_NEAR(after.collectives_ms - before.collectives_ms, 0.25 * own, 1e-9 * own);
+    EXPECT_EQ((with.*phase)(one, schedule(1)).total_ms(),
+              (without.*phase)(one, schedule(1)).total_ms());
+  }
+}
+
 TEST(CostModel, MemoryOfAGpuIsTheEnginesShareOfIt) {
   CostSetting setting = cost_setting("llama-3.1-8b", "h100-sxm");
   setting.engine.habits.memory_fraction = 0.5;

@@ -73,10 +73,10 @@ TEST(MachineProfile, HoldsWhatACalibrationMeasures) {
       "  - ranks: 2\n    source: a test\n    step_us: 30\n    layer_us: 7\n    pass_gbps: 3\n"
       "    sample_us: 0\n    sample_gbps: 2\n    wait_share: 0.25\n";
   const MachineProfile profile = parse_machine_profile(text, "tiny.yaml", ".");
-  EXPECT_EQ(profile.overheads[0].wait_share, 0);
-  EXPECT_EQ(profile.overheads[1].wait_share, 0.25);
   EXPECT_TRUE(profile.send_recv_inside.empty());
   ASSERT_EQ(profile.overheads.size(), 2u);
+  EXPECT_EQ(profile.overheads[0].wait_share, 0);
+  EXPECT_EQ(profile.overheads[1].wait_share, 0.25);
   EXPECT_EQ(profile.overheads[0].layer_us, 5.5);
   EXPECT_EQ(profile.overheads[1].ranks, 2u);
   EXPECT_EQ(parse_machine_profile(to_yaml(profile, "made\nby hand"), "again", "."), profile);
